@@ -1,0 +1,5 @@
+// Package fencing has the fencing token.
+package fencing
+
+// Token is a fencing token.
+type Token int64

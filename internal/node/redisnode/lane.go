@@ -1,0 +1,256 @@
+package redisnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/redquorum/locks/internal/node"
+)
+
+const (
+	// maxBatch bounds one pipeline, so that no call waits for the reading of thousands.
+	maxBatch = 256
+	// maxQueue bounds what waits for a node. A call beyond it fails at once.
+	maxQueue = 4096
+	// pause is how long a node that could not be reached is left alone. Calls fail at once meanwhile.
+	pause = 100 * time.Millisecond
+)
+
+var (
+	errClosed = errors.New("the client is closed")
+	errFull   = fmt.Errorf("%d operations are waiting for this node already", maxQueue)
+)
+
+// lane sends calls to one node in the order in which they were put: one goroutine takes what has gathered,
+// sends it as one pipeline, reads the answers, and takes the next. Batches grow with the load, no call
+// overtakes another, and a frozen node costs one goroutine and a bounded queue.
+//
+// Before anything is sent over a connection that is new or that failed, the node is asked whether it is there,
+// while the calls stay queued. So a dead node leaves no call in doubt, only unsent ones.
+type lane struct {
+	client redis.UniversalClient
+	ctx    context.Context // ends with the lane
+	cancel context.CancelFunc
+	ended  chan struct{}
+	wake   chan struct{}
+
+	mu    sync.Mutex
+	queue []*node.Call
+	down  *node.Vote // the answer to every call while the node is left alone
+
+	up bool // the last batch was answered; the goroutine's own
+}
+
+func newLane(client redis.UniversalClient) *lane {
+	l := &lane{client: client, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	go l.run()
+	return l
+}
+
+func (l *lane) put(c *node.Call) {
+	if refusal := l.enqueue(c); refusal != nil {
+		c.Answer(*refusal)
+		return
+	}
+	select {
+	case l.wake <- struct{}{}:
+	default: // it has been woken already
+	}
+}
+
+// enqueue returns the answer to a call that is not taken into the queue.
+func (l *lane) enqueue(c *node.Call) *node.Vote {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx.Err() != nil {
+		return unsent(errClosed)
+	}
+	if l.down != nil {
+		return l.down
+	}
+	if len(l.queue) >= maxQueue {
+		return unsent(errFull)
+	}
+	l.queue = append(l.queue, c)
+	return nil
+}
+
+func (l *lane) close() { l.cancel() }
+func (l *lane) wait()  { <-l.ended }
+
+func (l *lane) run() {
+	defer close(l.ended)
+	defer l.fail(unsent(errClosed))
+	for l.ctx.Err() == nil {
+		if l.idle() {
+			select {
+			case <-l.wake:
+			case <-l.ctx.Done():
+			}
+			continue
+		}
+		if !l.up && !l.connect() {
+			continue
+		}
+		if batch := l.take(); len(batch) > 0 {
+			l.up = l.send(batch)
+		}
+	}
+}
+
+func (l *lane) idle() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.queue) == 0
+}
+
+// connect asks the node whether it is there. If not, it fails what is queued and leaves the node alone for a
+// while; calls fail at once meanwhile.
+func (l *lane) connect() bool {
+	err := l.client.Ping(l.ctx).Err()
+	answered, permanent := fromServer(err)
+	if err == nil || answered && !refusedUs(err) {
+		return true
+	}
+	down := unsent(l.own(err))
+	down.Permanent = permanent
+	l.fail(down)
+	select {
+	case <-time.After(pause):
+	case <-l.ctx.Done():
+	}
+	l.mu.Lock()
+	l.down = nil
+	l.mu.Unlock()
+	return false
+}
+
+// refusedUs reports whether the server's error ended the handshake. Any other error reply shows that the server
+// is there, and every call gets its own.
+func refusedUs(err error) bool { return redis.IsAuthError(err) || redis.IsMaxClientsError(err) }
+
+// fail answers what is queued, and what is put from now on until the node is tried again.
+func (l *lane) fail(v *node.Vote) {
+	l.mu.Lock()
+	queue := l.queue
+	l.queue, l.down = nil, v
+	l.mu.Unlock()
+	for _, c := range queue {
+		c.Answer(*v)
+	}
+}
+
+// take removes the next batch from the queue and marks it as sent. Dropped calls are left out.
+func (l *lane) take() []*node.Call {
+	l.mu.Lock()
+	n := min(len(l.queue), maxBatch)
+	batch := l.queue[:n:n]
+	l.queue = l.queue[n:]
+	l.mu.Unlock()
+	sending := batch[:0]
+	for _, c := range batch {
+		if c.Send() {
+			sending = append(sending, c)
+		}
+	}
+	return sending
+}
+
+// send puts the batch to the node, answers every call of it, and reports whether the connection is still good.
+func (l *lane) send(batch []*node.Call) bool {
+	votes, good := l.pipeline(batch, false)
+	if first := firstWithoutScript(votes); first >= 0 && good {
+		// The script cache was emptied. What follows the first refused call is sent again too, before anything
+		// newer: else a release could have run before its acquire. An answer that was a grant stands, as the
+		// second run of a release finds nothing.
+		var again []node.Vote
+		again, good = l.pipeline(batch[first:], true)
+		for i, v := range again {
+			if votes[first+i].Verdict != node.Granted {
+				votes[first+i] = v
+			}
+		}
+	}
+	for i, c := range batch {
+		c.Answer(votes[i])
+	}
+	return good
+}
+
+// pipeline runs the calls' scripts in one round trip, by digest or by full text.
+func (l *lane) pipeline(batch []*node.Call, full bool) (votes []node.Vote, good bool) {
+	pipe := l.client.Pipeline()
+	cmds := make([]command, len(batch))
+	for i, c := range batch {
+		s := scripts[c.Op.Kind]
+		args := s.command(c.Op)
+		if full {
+			args[0], args[1] = "eval", s.text
+		}
+		cmds[i] = command{redis.NewCmd(l.ctx, args...)}
+		_ = pipe.Process(l.ctx, cmds[i]) // queues; the error is the command's
+	}
+	_, _ = pipe.Exec(l.ctx) // the first error of a command, each is looked at below
+	votes, good = make([]node.Vote, len(batch)), true
+	for i, cmd := range cmds {
+		var answered bool
+		votes[i], answered = l.vote(batch[i].Op.Kind, cmd)
+		good = good && answered
+	}
+	return votes, good
+}
+
+// vote reads a command's outcome. answered is false if the server did not reply.
+func (l *lane) vote(kind node.Kind, cmd command) (v node.Vote, answered bool) {
+	reply, err := cmd.Result()
+	if err == nil {
+		return decode(kind, reply), true
+	}
+	if errors.Is(err, redis.Nil) {
+		return decode(kind, nil), true
+	}
+	if answered, permanent := fromServer(err); answered {
+		return node.Failed(err, permanent), true
+	}
+	return node.Unanswered(l.own(err)), false
+}
+
+// own keeps the lane's own limits and its end apart from the caller's: only the caller's context may make an
+// error match context.DeadlineExceeded or context.Canceled, and the time-out of a dial does so by itself.
+func (l *lane) own(err error) error {
+	switch {
+	case l.ctx.Err() != nil:
+		return errClosed
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return errors.New(err.Error())
+	default:
+		return err
+	}
+}
+
+func firstWithoutScript(votes []node.Vote) int {
+	for i, v := range votes {
+		if v.Err != nil && redis.HasErrorPrefix(v.Err, "NOSCRIPT") {
+			return i
+		}
+	}
+	return -1
+}
+
+// command is a Redis command that go-redis does not repeat by itself: a lost answer does not mean that nothing
+// happened.
+type command struct{ *redis.Cmd }
+
+// NoRetry is true.
+func (command) NoRetry() bool { return true }
+
+func unsent(err error) *node.Vote {
+	v := node.NotSent(err)
+	return &v
+}

@@ -1,0 +1,144 @@
+package quorum
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redquorum/locks/internal/drift"
+	"github.com/redquorum/locks/internal/node"
+)
+
+// round is one operation put to all nodes. The nodes' own goroutines count the votes as they come in (Reply),
+// so a round needs no goroutine, and a straggler costs none: see "Fan-out" in docs/algorithm.md.
+type round struct {
+	calls []node.Call // by node; a call that was never put belongs to a node that is not asked
+
+	mu      sync.Mutex
+	tally   Tally
+	settled bool          // votes no longer count
+	decided chan struct{} // closed when settled
+}
+
+func newRound(n int) *round {
+	return &round{calls: make([]node.Call, n), tally: NewTally(n), decided: make(chan struct{})}
+}
+
+// ask puts op to node i, which answers to.
+func (r *round) ask(n node.Node, i int, op *node.Op, to node.Receiver) {
+	r.calls[i].Op, r.calls[i].Node, r.calls[i].To = op, i, to
+	n.Put(&r.calls[i])
+}
+
+// drop takes back what was not sent yet.
+func (r *round) drop() {
+	for i := range r.calls {
+		r.calls[i].Drop()
+	}
+}
+
+// over reports whether the round is decided.
+func (r *round) over() bool {
+	select {
+	case <-r.decided:
+		return true
+	default:
+		return false
+	}
+}
+
+// Reply counts the answer of one node. It is called by the node.
+func (r *round) Reply(c *node.Call) {
+	v, _ := c.Vote()
+	r.count(v.Verdict)
+}
+
+// count adds the vote of a node, once for each node.
+func (r *round) count(v node.Verdict) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.settled {
+		return
+	}
+	r.tally.Add(v)
+	if r.tally.Settled() {
+		r.settled = true
+		close(r.decided)
+	}
+}
+
+// wait returns when the round is decided, at the latest after limit: what has not answered by then is unknown.
+// It also returns when ctx ends.
+func (r *round) wait(ctx context.Context, limit time.Duration) Result {
+	if r.over() {
+		return r.result(limit) // spare the timer
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-r.decided:
+	case <-timer.C:
+		r.settle()
+	case <-ctx.Done():
+		r.settle()
+		res := r.result(limit)
+		res.Interrupted = res.Outcome() != Won
+		return res
+	}
+	return r.result(limit)
+}
+
+// settle counts who has not answered as unknown.
+func (r *round) settle() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.settled {
+		return
+	}
+	for r.tally.open() > 0 {
+		r.tally.Add(node.Unknown)
+	}
+	r.settled = true
+	close(r.decided)
+}
+
+// Result is what came of a round.
+type Result struct {
+	Tally
+	Votes       []node.Vote   // by node, if the round was not won
+	Interrupted bool          // the context ended before the round was decided
+	Late        bool          // a quorum granted, but nothing of the lease was left
+	Start       drift.Instant // of an acquire or extension that was won: taken before the first send
+	Span        time.Duration // how long that may be trusted, from Start on
+}
+
+// Won reports whether the round was won in time.
+func (r Result) Won() bool { return r.Outcome() == Won && !r.Late }
+
+func (r *round) result(limit time.Duration) Result {
+	r.mu.Lock()
+	res := Result{Tally: r.tally}
+	r.mu.Unlock()
+	if res.Outcome() != Won {
+		res.Votes = r.votes(limit)
+	}
+	return res
+}
+
+// votes returns every node's answer so far.
+func (r *round) votes(limit time.Duration) []node.Vote {
+	votes := make([]node.Vote, len(r.calls))
+	for i := range r.calls {
+		v, ok := r.calls[i].Vote()
+		switch {
+		case ok:
+		case r.calls[i].Op == nil:
+			v = node.Vote{Verdict: node.Granted} // not asked: there was nothing to do
+		default:
+			v = node.Unanswered(fmt.Errorf("no answer within %v", limit))
+		}
+		votes[i] = v
+	}
+	return votes
+}

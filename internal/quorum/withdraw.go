@@ -1,0 +1,117 @@
+package quorum
+
+import (
+	"context"
+	"time"
+
+	"github.com/redquorum/locks/internal/node"
+)
+
+// retryPause is the time between two tries to withdraw from a node that gives no answer.
+const retryPause = 100 * time.Millisecond
+
+// Release gives the claim back on every node that holds it or may hold it. It is won when a quorum has nothing
+// of it any more by this release; a claim that a majority of nodes did not have is Refuted. What did not answer
+// is retried in the background until it does, for as long as the claim can live there. Cancelling ctx does not
+// cut the release short.
+func (c *Claim) Release(ctx context.Context) Result {
+	return c.retract().wait(context.WithoutCancel(ctx), c.req.Limit)
+}
+
+// Withdraw does what Release does and does not wait.
+func (c *Claim) Withdraw() { c.retract() }
+
+// retract puts a release to every node on which the claim has left something or may yet leave something. The
+// others, to which nothing was sent or which refused, have nothing to give back and count as done.
+func (c *Claim) retract() *round {
+	r := newRound(len(c.engine.nodes))
+	until := time.Now().Add(c.longest)
+	var asked []int
+	for i := range c.traces {
+		if c.traces[i].empty() {
+			r.count(node.Granted)
+		} else {
+			asked = append(asked, i)
+		}
+	}
+	c.engine.owe(len(asked))
+	for _, i := range asked {
+		w := &withdrawal{claim: c, round: r, until: until}
+		r.ask(c.engine.nodes[i], i, c.releaseOp(i), w)
+	}
+	return r
+}
+
+// releaseOp is the release for node i: it leaves a mark where a call that sets the lock may still arrive.
+func (c *Claim) releaseOp(i int) *node.Op {
+	op := c.op(node.Release, 0)
+	if doubts, setters := c.traces[i].count(); doubts > 0 {
+		op.Mark, op.MarkAlways = c.longest, setters > 1
+	}
+	return op
+}
+
+// empty reports whether the node can have nothing of the claim, now and later. A call that is still queued is
+// taken back for that.
+func (t *trace) empty() bool {
+	t.call.Drop()
+	_, setters := t.count()
+	return setters == 0
+}
+
+// count returns how many calls may yet set the lock, unanswered, and how many did or may.
+func (t *trace) count() (doubts, setters int) {
+	doubts, setters = t.doubts, t.doubts
+	if t.set {
+		setters++
+	}
+	switch t.call.Fate() {
+	case node.InDoubt:
+		return doubts + 1, setters + 1
+	case node.Done:
+		if v, _ := t.call.Vote(); v.Verdict != node.Refused {
+			setters++ // an error may have come after the lock was set
+		}
+	case node.Unsent:
+	}
+	return doubts, setters
+}
+
+// withdrawal is the release of a claim on one node, until that node has answered.
+type withdrawal struct {
+	claim *Claim
+	round *round // counts the first answer
+	until time.Time
+}
+
+// Reply looks at the node's answer, and asks again if it does not settle the matter.
+func (w *withdrawal) Reply(c *node.Call) {
+	v, _ := c.Vote()
+	if w.round != nil {
+		w.round.count(v.Verdict)
+		w.round = nil
+	}
+	switch {
+	case w.settled(c, v), v.Permanent, !time.Now().Before(w.until), w.claim.engine.over():
+		w.claim.engine.owe(-1)
+	case v.Verdict == node.Unknown:
+		time.AfterFunc(retryPause, func() { w.again(c.Node) })
+	default: // answered, but only now it is clear that the acquire was not: leave a mark
+		w.again(c.Node)
+	}
+}
+
+// settled reports whether nothing of the claim is left on the node, nor can come there any more. The node
+// executes in order, so what was put before this release has been answered by now, or is in doubt.
+func (w *withdrawal) settled(c *node.Call, v node.Vote) bool {
+	if v.Verdict == node.Unknown {
+		return false
+	}
+	doubts, setters := w.claim.traces[c.Node].count()
+	onlyOneCame := v.Verdict == node.Granted && setters == 1
+	return doubts == 0 || onlyOneCame || c.Op.Mark > 0
+}
+
+func (w *withdrawal) again(i int) {
+	w.claim.engine.nodes[i].Put(&node.Call{Op: w.claim.releaseOp(i), Node: i, To: w})
+}

@@ -1,0 +1,146 @@
+package redlock
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/redquorum/locks/internal/node"
+	"github.com/redquorum/locks/internal/quorum"
+)
+
+// The classes of failure. Every error of this package is an *Error that matches one of them, a context's error,
+// or both, under errors.Is.
+var (
+	// ErrNotAcquired means that somebody else holds the lock, or that several callers split the nodes among
+	// themselves. It is contention, not a fault.
+	ErrNotAcquired = errors.New("not acquired")
+
+	// ErrNoQuorum means that too many nodes gave no usable answer: an outage, a wrong password, missing rights.
+	// It says nothing about who holds the lock.
+	ErrNoQuorum = errors.New("no quorum")
+
+	// ErrLeaseLost means that the lease ended before it was released: its time ran out, its keys vanished or
+	// were taken over on a majority of nodes, or its maximum hold was reached.
+	ErrLeaseLost = errors.New("lease lost")
+
+	// ErrReleased means that the lease was released, by this call's caller or by somebody before it.
+	ErrReleased = errors.New("lease released")
+
+	// ErrWaitExpired means that the limit of WithWait was reached. The error also matches the class of the last
+	// attempt.
+	ErrWaitExpired = errors.New("wait expired")
+
+	// ErrAttemptsExhausted means that the attempts of RetryPolicy are used up. The error also matches the class
+	// of the last attempt.
+	ErrAttemptsExhausted = errors.New("attempts exhausted")
+
+	// ErrClosed means that the client is closed.
+	ErrClosed = errors.New("client closed")
+
+	// ErrInvalid means that a name, an option or an argument is not acceptable. The message names the value and
+	// the limit.
+	ErrInvalid = errors.New("invalid")
+)
+
+// Error is the error of every operation. errors.Is finds its class (ErrNotAcquired, ErrNoQuorum, …), the error
+// of the context that ended it, and the errors of single nodes; errors.As finds the nodes' errors too.
+type Error struct {
+	Op    string     // acquire, extend, verify, release, open, shutdown
+	Name  string     // of the lock; empty for operations of the client
+	Votes []NodeVote // what each node answered, if nodes were asked; in the order of the nodes
+
+	reason string
+	causes []error // the class first
+}
+
+// NodeVote is one node's part in a round that failed.
+type NodeVote struct {
+	Node string // its address
+	Vote Vote
+	Err  error // why there is no usable answer, if Vote is VoteUnknown
+}
+
+// Vote is the answer of one node.
+type Vote string
+
+// The answers of a node.
+const (
+	VoteGranted Vote = "granted"
+	VoteRefused Vote = "refused"
+	VoteUnknown Vote = "unknown" // no answer, or none that can be used
+)
+
+// Error says what was tried, why it failed, and what every node answered.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("redlock: " + e.Op)
+	if e.Name != "" {
+		fmt.Fprintf(&b, " %q", e.Name)
+	}
+	for _, cause := range e.causes {
+		b.WriteString(": " + cause.Error())
+	}
+	if e.reason != "" {
+		b.WriteString(": " + e.reason)
+	}
+	for i, v := range e.Votes {
+		separator := "; "
+		if i == 0 {
+			separator = " ("
+		}
+		fmt.Fprintf(&b, "%s%s: %s", separator, v.Node, v.Vote)
+		if v.Err != nil {
+			fmt.Fprintf(&b, ", %v", v.Err)
+		}
+	}
+	if len(e.Votes) > 0 {
+		b.WriteString(")")
+	}
+	return b.String()
+}
+
+// Unwrap returns the class, the other causes, and the errors of the nodes.
+func (e *Error) Unwrap() []error {
+	errs := slices.Clone(e.causes)
+	for _, v := range e.Votes {
+		if v.Err != nil {
+			errs = append(errs, v.Err)
+		}
+	}
+	return errs
+}
+
+// invalid is an ErrInvalid of op on name.
+func invalid(op, name, format string, args ...any) *Error {
+	return &Error{Op: op, Name: name, causes: []error{ErrInvalid}, reason: fmt.Sprintf(format, args...)}
+}
+
+// nodeVotes makes the votes of a lost round public. Holders' ids stay private: who knows one can release.
+func nodeVotes(nodes []node.Node, votes []node.Vote) []NodeVote {
+	public := make([]NodeVote, len(votes))
+	for i, v := range votes {
+		public[i] = NodeVote{Node: nodes[i].String(), Vote: Vote(v.Verdict.String()), Err: v.Err}
+	}
+	return public
+}
+
+// class is the class of an acquire that was lost.
+func class(res quorum.Result) error {
+	if res.Unreachable() {
+		return ErrNoQuorum
+	}
+	return ErrNotAcquired
+}
+
+// permanent reports whether so many nodes gave an answer that no retry can mend that a quorum is impossible.
+func permanent(res quorum.Result) bool {
+	count := 0
+	for _, v := range res.Votes {
+		if v.Permanent {
+			count++
+		}
+	}
+	return count > len(res.Votes)-quorum.Size(len(res.Votes))
+}

@@ -1,0 +1,158 @@
+package redlock
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/redquorum/locks/internal/quorum"
+)
+
+const (
+	// extenders bounds the goroutines that extend leases, however many leases a client holds.
+	extenders = 8
+	// leastRetryPause keeps short leases from being extended in a hot loop when the nodes fail.
+	leastRetryPause = 2 * time.Millisecond
+)
+
+// extender extends the leases of one client when they are due. A lease that waits costs no goroutine: its timer
+// puts it in line here, and a few goroutines, which live only while somebody is in line, serve the line.
+type extender struct {
+	mu      sync.Mutex
+	line    []*Lease
+	workers int
+}
+
+func (x *extender) add(l *Lease) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.line = append(x.line, l)
+	if x.workers < extenders {
+		x.workers++
+		go x.work()
+	}
+}
+
+func (x *extender) work() {
+	for l := x.next(); l != nil; l = x.next() {
+		l.extendDue()
+	}
+}
+
+// next returns the first lease in line. If there is none, the worker that asks has ended.
+func (x *extender) next() *Lease {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if len(x.line) == 0 {
+		x.workers--
+		x.line = nil
+		return nil
+	}
+	l := x.line[0]
+	x.line[0] = nil
+	x.line = x.line[1:]
+	return l
+}
+
+// extendItself starts automatic extension in Do and TryDo, unless the options say otherwise.
+func (l *Lease) extendItself() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.config.autoExtend == nil && l.over == nil {
+		l.startExtending()
+	}
+}
+
+// startExtending starts automatic extension. The caller holds mu.
+func (l *Lease) startExtending() {
+	l.auto = true
+	l.extended = l.client.clock.Now()
+	l.pause = l.interval()
+	l.arm()
+}
+
+// interval is the time to the next extension: a little less than configured, by chance, so that leases that were
+// acquired together are not extended together for ever.
+func (l *Lease) interval() time.Duration {
+	return l.config.interval - rand.N(l.config.interval/10+1)
+}
+
+// extendDue is one automatic extension. What is unknown afterwards is tried again, in shorter steps, until the
+// deadline: only the deadline or a majority that refuses ends the lease.
+func (l *Lease) extendDue() {
+	began := l.client.clock.Now()
+	var err error
+	if l.left() < l.config.ttl { // else a longer Extend by hand is still in force
+		_, err = l.extendOnce(context.Background(), l.config.ttl)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.inLine = false
+	l.extended, l.pause = began, l.interval()
+	if err != nil {
+		l.extended, l.pause = l.client.clock.Now(), l.retryPauseHeld()
+	}
+	l.arm()
+}
+
+// extendOnce asks the nodes once. retry reports whether another try may succeed.
+func (l *Lease) extendOnce(ctx context.Context, ttl time.Duration) (retry bool, err error) {
+	if err := l.begin(ctx, "extend"); err != nil {
+		return false, err
+	}
+	defer l.done()
+	l.shorten(ttl)
+	res := l.claim.Extend(ctx, ttl)
+	if res.Won() {
+		if !l.prolong(res) {
+			l.tick()
+			return false, l.overError("extend")
+		}
+		return false, nil
+	}
+	return !res.Interrupted && !res.Refuted() && !permanent(res), l.failed(ctx, "extend", res)
+}
+
+// shorten moves the deadline to ttl from now, if that is earlier, before the nodes are asked: whatever becomes of
+// the answers, the lease is never trusted longer than the nodes were last asked to keep it.
+func (l *Lease) shorten(ttl time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	span := l.client.engine.Span(ttl)
+	if now := l.client.clock.Now(); span < l.span-l.client.clock.Since(l.start) {
+		l.start, l.span = now, span
+		l.arm()
+	}
+}
+
+// prolong takes over the deadline of an extension that was won. It returns false if the old deadline passed while
+// the answers were on their way: what is over stays over.
+func (l *Lease) prolong(res quorum.Result) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over != nil || l.rest() <= 0 {
+		return false
+	}
+	l.start, l.span = res.Start, res.Span
+	l.arm()
+	return true
+}
+
+func (l *Lease) left() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rest()
+}
+
+// retryPause is the pause before an extension that failed is tried again.
+func (l *Lease) retryPause() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.retryPauseHeld()
+}
+
+// retryPauseHeld is retryPause for a caller that holds mu.
+func (l *Lease) retryPauseHeld() time.Duration {
+	return max(leastRetryPause, min(l.config.interval, l.rest()/8))
+}

@@ -1,0 +1,368 @@
+package redlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redquorum/locks/fencing"
+	"github.com/redquorum/locks/internal/drift"
+	"github.com/redquorum/locks/internal/quorum"
+)
+
+// Lease is a lock that is held, for as long as its validity lasts. It ends by Release, by its deadline, by the
+// proof that a majority of nodes has lost it, by WithMaxHold, or by the client's Shutdown; then Validity is 0 and
+// Context is done, and neither ever comes back.
+//
+// All methods are safe for concurrent use. Operations on the nodes (Extend, Verify, Release, automatic extension)
+// run one after the other.
+type Lease struct {
+	client *Client
+	config lockConfig
+	name   string
+	names  []string
+	holder string
+	claim  *quorum.Claim
+	born   drift.Instant // when the winning attempt began
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	turn chan struct{} // taken by the operation under way
+
+	mu       sync.Mutex
+	start    drift.Instant // of the round that the deadline counts from
+	span     time.Duration // from start to the deadline
+	auto     bool          // extends itself
+	inLine   bool          // is extending, or waits for the extender
+	extended drift.Instant // when the last automatic extension began or failed
+	pause    time.Duration // from then to the next
+	timer    *time.Timer   // for the deadline and the next extension, whichever is first
+	over     error         // why the lease has ended; nil while it is held
+	end      time.Time     // when it ended
+}
+
+func newLease(ctx context.Context, t *target, holder string, claim *quorum.Claim, res quorum.Result) *Lease {
+	l := &Lease{
+		client: t.client,
+		config: t.config,
+		name:   t.name,
+		names:  t.names,
+		holder: holder,
+		claim:  claim,
+		born:   res.Start,
+		turn:   make(chan struct{}, 1),
+		start:  res.Start,
+		span:   res.Span,
+	}
+	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.timer = time.AfterFunc(l.rest(), l.tick)
+	if t.config.autoExtend != nil && *t.config.autoExtend {
+		l.startExtending()
+	}
+	return l
+}
+
+// Name returns the name that is locked; for a group the sorted names, joined by commas.
+func (l *Lease) Name() string { return l.name }
+
+// Names returns the names that are locked, one by one.
+func (l *Lease) Names() []string { return slices.Clone(l.names) }
+
+// Holder returns the id under which the nodes know this lease, unique for every acquire. Who knows it can release
+// the lock: keep it out of logs.
+func (l *Lease) Holder() string { return l.holder }
+
+// Token returns the fencing token: greater than the token of every earlier lease of the same name, and the same
+// for as long as this lease lives. Storage that refuses a token below the highest it has seen is safe from holders
+// that were paused past their lease; see package fencing.
+func (l *Lease) Token() fencing.Token { return fencing.Token(l.claim.Token()) }
+
+// Until returns the local deadline: the lease must not be trusted from then on. It moves with every extension.
+// Once the lease is over it is the time at which that came about.
+func (l *Lease) Until() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch until, last := l.start.Wall.Add(l.span), l.born.Wall.Add(l.config.maxHold); {
+	case l.over != nil:
+		return l.end
+	case l.config.maxHold > 0 && last.Before(until):
+		return last
+	default:
+		return until
+	}
+}
+
+// Validity returns how long the lease may be trusted from now on; 0 once it is over. It counts the time during
+// which the process or the machine did not run, see the package documentation.
+func (l *Lease) Validity() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over != nil {
+		return 0
+	}
+	return max(0, l.rest())
+}
+
+// Context returns a context that is done when the lease is over, at the latest at the local deadline, whatever the
+// network does. Its cause then matches ErrLeaseLost, ErrReleased or ErrClosed. It has the values of the context
+// that the lease was acquired with, but not its cancellation.
+func (l *Lease) Context() context.Context { return l.ctx }
+
+// AutoExtending reports whether the lease extends itself.
+func (l *Lease) AutoExtending() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.auto && l.over == nil
+}
+
+// StopAutoExtend ends automatic extension: the lease lasts until its deadline. An extension that is under way may
+// still succeed.
+func (l *Lease) StopAutoExtend() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.auto = false
+	l.arm()
+}
+
+// Extend makes the lease last ttl from now, less drift, if a quorum of nodes still holds it; transient failures
+// are retried while the lease lasts. On success the deadline has moved: also to an earlier time, if ttl is shorter
+// than what was left, while the nodes keep the lock for what they had promised. The token stays the same.
+//
+// On failure the deadline has not moved to a later time. The error matches ErrLeaseLost if the lease is over,
+// ErrReleased or ErrClosed if that was on purpose, ErrNoQuorum if the nodes do not answer, ErrInvalid if ttl is
+// below 10 ms, or the error of ctx, which limits the call.
+func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
+	ttl = ttl.Truncate(time.Millisecond)
+	if ttl < MinDuration {
+		return invalid("extend", l.name, "a TTL of %v is below the least duration of %v (a bare number is nanoseconds)", ttl, MinDuration)
+	}
+	var last *Error
+	for {
+		retry, err := l.extendOnce(ctx, ttl)
+		if err == nil || !retry {
+			return err
+		}
+		errors.As(err, &last)
+		if !l.client.pause(ctx, l.retryPause()) {
+			if ctx.Err() != nil {
+				last.causes = append(ended(ctx), last.causes...)
+			}
+			return last
+		}
+	}
+}
+
+// Verify asks the nodes whether they still hold the lease, and changes nothing. It returns nil if a quorum does at
+// this moment; an error that matches ErrLeaseLost, and ends the lease, if a majority does not; ErrNoQuorum if too
+// few answer; ErrReleased or ErrClosed if the lease ended on purpose; or the error of ctx.
+func (l *Lease) Verify(ctx context.Context) error {
+	if err := l.begin(ctx, "verify"); err != nil {
+		return err
+	}
+	defer l.done()
+	res := l.claim.Verify(ctx)
+	if res.Won() {
+		return nil
+	}
+	return l.failed(ctx, "verify", res)
+}
+
+// Release gives the lock back and ends the lease. It works on a cancelled context, and returns when a quorum of
+// nodes has freed the lock; what does not answer is asked again in the background.
+//
+// It returns nil if the lock was held until now. The error matches ErrLeaseLost if it had been lost before: what
+// another holder has is not touched; ErrNoQuorum if too few nodes answered, and then the lock is free at the latest
+// when its TTL has passed; ErrReleased if it was released before, which does no harm. In every case the lease is
+// over when Release returns, and nothing extends it any more.
+func (l *Lease) Release(ctx context.Context) error {
+	if err := l.begin(context.WithoutCancel(ctx), "release"); err != nil {
+		return err
+	}
+	defer l.done()
+	if !l.finishAs(ErrReleased) {
+		return l.overError("release")
+	}
+	res := l.claim.Release(ctx)
+	switch {
+	case res.Won():
+		return nil
+	case res.Refuted():
+		return l.fail("release", res, ErrLeaseLost)
+	default:
+		e := l.fail("release", res, ErrNoQuorum)
+		e.reason = fmt.Sprintf("what was not released expires within %v", l.config.ttl)
+		return e
+	}
+}
+
+// finish is the release at the end of Do.
+func (l *Lease) finish(ctx context.Context) error {
+	err := l.Release(ctx)
+	if errors.Is(err, ErrReleased) {
+		return nil // by the function itself
+	}
+	return err
+}
+
+// close is the release by the client's Shutdown. If ctx has ended it does not wait for answers.
+func (l *Lease) close(ctx context.Context) error {
+	if l.begin(ctx, "release") != nil {
+		l.drop(ErrClosed)
+		return nil
+	}
+	defer l.done()
+	if !l.finishAs(ErrClosed) {
+		return nil
+	}
+	if res := l.claim.Release(ctx); !res.Won() && !res.Refuted() {
+		return l.fail("release", res, ErrNoQuorum)
+	}
+	return nil
+}
+
+// drop ends the lease without waiting for answers.
+func (l *Lease) drop(why error) {
+	if l.finishAs(why) {
+		l.claim.Withdraw()
+	}
+}
+
+// begin takes the turn for an operation on a lease that is held.
+func (l *Lease) begin(ctx context.Context, op string) error {
+	select {
+	case l.turn <- struct{}{}:
+	case <-ctx.Done():
+		return &Error{Op: op, Name: l.name, causes: ended(ctx)}
+	}
+	l.tick() // a deadline that has passed comes before every operation
+	if err := l.overError(op); err != nil {
+		l.done()
+		return err
+	}
+	return nil
+}
+
+// done gives the turn back.
+func (l *Lease) done() { <-l.turn }
+
+// rest is what is left until the deadline. The caller holds mu.
+func (l *Lease) rest() time.Duration {
+	rest := l.span - l.client.clock.Since(l.start)
+	if l.config.maxHold > 0 {
+		rest = min(rest, l.config.maxHold-l.client.clock.Since(l.born))
+	}
+	return rest
+}
+
+// arm sets the timer to what comes next. The caller holds mu.
+func (l *Lease) arm() {
+	if l.over != nil {
+		return
+	}
+	next := l.rest()
+	if l.auto && !l.inLine {
+		next = min(next, l.pause-l.client.clock.Since(l.extended))
+	}
+	l.timer.Reset(max(0, next))
+}
+
+// tick looks at the clock: it ends the lease at its deadline, and starts an extension that is due. It depends on
+// no network call.
+func (l *Lease) tick() {
+	l.mu.Lock()
+	if l.over != nil {
+		l.mu.Unlock()
+		return
+	}
+	if l.rest() <= 0 {
+		reason := fmt.Errorf("%w: its time ran out", ErrLeaseLost)
+		if l.config.maxHold > 0 && l.client.clock.Since(l.born) >= l.config.maxHold {
+			reason = fmt.Errorf("%w: the maximum hold of %v was reached", ErrLeaseLost, l.config.maxHold)
+		}
+		l.mu.Unlock()
+		l.lose(reason)
+		return
+	}
+	due := l.auto && !l.inLine && l.client.clock.Since(l.extended) >= l.pause
+	if due {
+		l.inLine = true
+	}
+	l.arm()
+	l.mu.Unlock()
+	if due {
+		l.client.extender.add(l)
+	}
+}
+
+// lose ends the lease because it is lost, and withdraws what may be left of it once no operation is under way.
+func (l *Lease) lose(why error) {
+	if !l.finishAs(why) {
+		return
+	}
+	l.client.config.logger.Warn("redlock: lease lost", slog.String("name", l.name), slog.String("reason", why.Error()))
+	select {
+	case l.turn <- struct{}{}:
+		l.claim.Withdraw()
+		l.done()
+	default:
+		go func() { // the operation under way ends within the node timeout
+			l.turn <- struct{}{}
+			l.claim.Withdraw()
+			l.done()
+		}()
+	}
+}
+
+// finishAs ends the lease. It returns false if it was over already.
+func (l *Lease) finishAs(why error) bool {
+	l.mu.Lock()
+	if l.over != nil {
+		l.mu.Unlock()
+		return false
+	}
+	l.over, l.end, l.auto = why, time.Now(), false
+	l.timer.Stop()
+	l.mu.Unlock()
+	l.client.forget(l)
+	l.cancel(&Error{Op: "hold", Name: l.name, causes: []error{why}})
+	return true
+}
+
+func (l *Lease) isOver() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.over != nil
+}
+
+// overError is the error of an operation on a lease that is over; nil while it is held.
+func (l *Lease) overError(op string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over == nil {
+		return nil
+	}
+	return &Error{Op: op, Name: l.name, causes: []error{l.over}}
+}
+
+// failed is the error of a round that was not won. If it proves the loss, it ends the lease.
+func (l *Lease) failed(ctx context.Context, op string, res quorum.Result) *Error {
+	switch {
+	case res.Refuted():
+		l.lose(fmt.Errorf("%w: most nodes do not hold it any more", ErrLeaseLost))
+		return l.fail(op, res, ErrLeaseLost)
+	case res.Interrupted:
+		return l.fail(op, res, ended(ctx)...)
+	default:
+		return l.fail(op, res, ErrNoQuorum)
+	}
+}
+
+func (l *Lease) fail(op string, res quorum.Result, causes ...error) *Error {
+	return &Error{Op: op, Name: l.name, Votes: nodeVotes(l.client.engine.Nodes(), res.Votes), causes: causes}
+}

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -19,10 +20,13 @@ type round struct {
 	tally   Tally
 	settled bool          // votes no longer count
 	decided chan struct{} // closed when settled
+	silence error         // what is said of a node that has not answered
 }
 
+var errNotAwaited = errors.New("its answer was not waited for")
+
 func newRound(n int) *round {
-	return &round{calls: make([]node.Call, n), tally: NewTally(n), decided: make(chan struct{})}
+	return &round{calls: make([]node.Call, n), tally: NewTally(n), decided: make(chan struct{}), silence: errNotAwaited}
 }
 
 // ask puts op to node i, which answers to.
@@ -72,25 +76,25 @@ func (r *round) count(v node.Verdict) {
 // It also returns when ctx ends.
 func (r *round) wait(ctx context.Context, limit time.Duration) Result {
 	if r.over() {
-		return r.result(limit) // spare the timer
+		return r.result() // spare the timer
 	}
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case <-r.decided:
 	case <-timer.C:
-		r.settle()
+		r.settle(fmt.Errorf("no answer within %v", limit))
 	case <-ctx.Done():
-		r.settle()
-		res := r.result(limit)
+		r.settle(errors.New("no answer before the call ended"))
+		res := r.result()
 		res.Interrupted = res.Outcome() != Won
 		return res
 	}
-	return r.result(limit)
+	return r.result()
 }
 
-// settle counts who has not answered as unknown.
-func (r *round) settle() {
+// settle counts who has not answered as unknown, and why.
+func (r *round) settle(why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.settled {
@@ -99,7 +103,7 @@ func (r *round) settle() {
 	for r.tally.open() > 0 {
 		r.tally.Add(node.Unknown)
 	}
-	r.settled = true
+	r.settled, r.silence = true, why
 	close(r.decided)
 }
 
@@ -116,18 +120,18 @@ type Result struct {
 // Won reports whether the round was won in time.
 func (r Result) Won() bool { return r.Outcome() == Won && !r.Late }
 
-func (r *round) result(limit time.Duration) Result {
+func (r *round) result() Result {
 	r.mu.Lock()
-	res := Result{Tally: r.tally}
+	res, silence := Result{Tally: r.tally}, r.silence
 	r.mu.Unlock()
 	if res.Outcome() != Won {
-		res.Votes = r.votes(limit)
+		res.Votes = r.votes(silence)
 	}
 	return res
 }
 
 // votes returns every node's answer so far.
-func (r *round) votes(limit time.Duration) []node.Vote {
+func (r *round) votes(silence error) []node.Vote {
 	votes := make([]node.Vote, len(r.calls))
 	for i := range r.calls {
 		v, ok := r.calls[i].Vote()
@@ -136,7 +140,7 @@ func (r *round) votes(limit time.Duration) []node.Vote {
 		case r.calls[i].Op == nil:
 			v = node.Vote{Verdict: node.Granted} // not asked: there was nothing to do
 		default:
-			v = node.Unanswered(fmt.Errorf("no answer within %v", limit))
+			v = node.Unanswered(silence)
 		}
 		votes[i] = v
 	}

@@ -212,3 +212,10 @@ func (n *Node) Keys() []string {
 	defer n.mu.Unlock()
 	return n.store.alive(time.Now())
 }
+
+// Size returns the number of keys in memory, those that have expired unnoticed included.
+func (n *Node) Size() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.store.keys)
+}

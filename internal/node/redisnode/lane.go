@@ -34,7 +34,8 @@ var (
 // while the calls stay queued. So a dead node leaves no call in doubt, only unsent ones.
 type lane struct {
 	client redis.UniversalClient
-	ctx    context.Context // ends with the lane
+	reach  func(ctx context.Context) error // makes sure that a connection can be had; nil: the client sees to it
+	ctx    context.Context                 // ends with the lane
 	cancel context.CancelFunc
 	ended  chan struct{}
 	wake   chan struct{}
@@ -46,8 +47,8 @@ type lane struct {
 	up bool // the last batch was answered; the goroutine's own
 }
 
-func newLane(client redis.UniversalClient) *lane {
-	l := &lane{client: client, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
+func newLane(client redis.UniversalClient, reach func(ctx context.Context) error) *lane {
+	l := &lane{client: client, reach: reach, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	go l.run()
 	return l
@@ -81,9 +82,6 @@ func (l *lane) enqueue(c *node.Call) *node.Vote {
 	return nil
 }
 
-func (l *lane) close() { l.cancel() }
-func (l *lane) wait()  { <-l.ended }
-
 func (l *lane) run() {
 	defer close(l.ended)
 	defer l.fail(unsent(errClosed))
@@ -113,7 +111,7 @@ func (l *lane) idle() bool {
 // connect asks the node whether it is there. If not, it fails what is queued and leaves the node alone for a
 // while; calls fail at once meanwhile.
 func (l *lane) connect() bool {
-	err := l.client.Ping(l.ctx).Err()
+	err := l.ping()
 	answered, permanent := fromServer(err)
 	if err == nil || answered && !refusedUs(err) {
 		return true
@@ -129,6 +127,15 @@ func (l *lane) connect() bool {
 	l.down = nil
 	l.mu.Unlock()
 	return false
+}
+
+func (l *lane) ping() error {
+	if l.reach != nil {
+		if err := l.reach(l.ctx); err != nil {
+			return err
+		}
+	}
+	return l.client.Ping(l.ctx).Err()
 }
 
 // refusedUs reports whether the server's error ended the handshake. Any other error reply shows that the server

@@ -4,9 +4,6 @@
 package redisnode
 
 import (
-	"context"
-	"crypto/tls"
-	"net"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -19,24 +16,23 @@ import (
 type Node struct {
 	name   string
 	client redis.UniversalClient
-	owned  bool
+	dialer *dialer // of a private client; nil over the user's
 	lane   *lane
 }
 
-// Open returns a node over connections of its own, made from opt; opt is not changed. limit is the longest
-// that anything on the network may take: a dial, a handshake, a batch. Open does no I/O.
+// Open returns a node over a connection of its own, made from opt; opt is not changed. limit is the longest that
+// anything on the network may take: a dial, a handshake, a batch. Open does no I/O.
 func Open(name string, opt *redis.Options, limit time.Duration) *Node {
-	return newNode(name, redis.NewClient(private(opt, limit)), true)
+	d := newDialer(opt, limit)
+	client := redis.NewClient(private(opt, d))
+	d.network, d.addr = client.Options().Network, client.Options().Addr // with their defaults
+	return &Node{name: name, client: client, dialer: d, lane: newLane(client, d.reach)}
 }
 
 // Over returns a node over a client whose connections cannot be made anew from its options, such as a cluster
 // client. Its time limits are the client's own; Close leaves it open. Over does no I/O.
 func Over(name string, client redis.UniversalClient) *Node {
-	return newNode(name, client, false)
-}
-
-func newNode(name string, client redis.UniversalClient, owned bool) *Node {
-	return &Node{name: name, client: client, owned: owned, lane: newLane(client)}
+	return &Node{name: name, client: client, lane: newLane(client, nil)}
 }
 
 // String returns the node's name: its address, where there is one.
@@ -47,21 +43,24 @@ func (n *Node) Put(c *node.Call) { n.lane.put(c) }
 
 // Close ends the lane and the private client.
 func (n *Node) Close() error {
-	n.lane.close()
+	n.lane.cancel()
 	var err error
-	if n.owned {
+	if n.dialer != nil {
 		err = n.client.Close() // interrupts what the lane is waiting for
 	}
-	n.lane.wait()
+	<-n.lane.ended
+	if n.dialer != nil {
+		n.dialer.discard()
+	}
 	return err
 }
 
 // private returns options for the lane's own client: one connection, no retries and no second dial behind the
-// engine's back, no limit above limit, and no handshake extras, which cost round trips and which old and
-// managed servers refuse.
-func private(opt *redis.Options, limit time.Duration) *redis.Options {
+// engine's back, no time limit above the node's, and no handshake extras, which cost round trips and which old
+// and managed servers refuse.
+func private(opt *redis.Options, d *dialer) *redis.Options {
 	o := *opt
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = limit, limit, limit, limit
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = d.limit, d.limit, d.limit, d.limit
 	o.ContextTimeoutEnabled = true
 	o.MaxRetries = -1
 	o.DialerRetries = 1
@@ -70,27 +69,6 @@ func private(opt *redis.Options, limit time.Duration) *redis.Options {
 	o.Limiter = nil
 	o.DisableIdentity = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	dial := o.Dialer
-	if dial == nil {
-		dial = redis.NewDialer(&o)
-	}
-	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dial(ctx, network, addr)
-		if err == nil {
-			resetOnClose(conn)
-		}
-		return conn, err
-	}
+	o.Dialer = d.connect
 	return &o
-}
-
-// resetOnClose sets linger 0: closing the connection throws away what was not sent yet, so that an operation
-// that was given up is not delivered by a retransmission minutes later.
-func resetOnClose(conn net.Conn) {
-	if t, ok := conn.(*tls.Conn); ok {
-		conn = t.NetConn()
-	}
-	if t, ok := conn.(*net.TCPConn); ok {
-		_ = t.SetLinger(0) // where the system refuses, the withdrawal's mark still holds
-	}
 }

@@ -1,0 +1,124 @@
+package redisnode
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// redial is the time after which a dial that hangs gets company: a SYN that was lost is sent again by the system
+// only after a second, long after the network has healed.
+const redial = 100 * time.Millisecond
+
+// dialer makes the lane's connections. The lane has a connection made before it asks go-redis for one: so a dead
+// node costs a dial, and not a line in go-redis's log, ten times a second.
+type dialer struct {
+	dial          func(ctx context.Context, network, addr string) (net.Conn, error)
+	network, addr string
+	limit         time.Duration
+
+	mu    sync.Mutex
+	ready net.Conn // made in advance
+}
+
+// newDialer returns the dialer for a client with these options.
+func newDialer(opt *redis.Options, limit time.Duration) *dialer {
+	d := &dialer{dial: opt.Dialer, limit: limit}
+	switch {
+	case d.dial != nil:
+	case opt.TLSConfig != nil:
+		d.dial = (&tls.Dialer{Config: opt.TLSConfig}).DialContext
+	default:
+		d.dial = (&net.Dialer{}).DialContext
+	}
+	return d
+}
+
+// reach makes a connection in advance.
+func (d *dialer) reach(ctx context.Context) error {
+	conn, err := d.race(ctx)
+	if err != nil {
+		return err
+	}
+	resetOnClose(conn)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ready = conn
+	return nil
+}
+
+// discard closes a connection that was made in advance and not used.
+func (d *dialer) discard() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ready != nil {
+		_ = d.ready.Close()
+		d.ready = nil
+	}
+}
+
+// connect is the Dialer of the lane's client.
+func (d *dialer) connect(ctx context.Context, _, _ string) (net.Conn, error) {
+	d.mu.Lock()
+	conn := d.ready
+	d.ready = nil
+	d.mu.Unlock()
+	if conn != nil {
+		return conn, nil
+	}
+	conn, err := d.race(ctx)
+	if err == nil {
+		resetOnClose(conn)
+	}
+	return conn, err
+}
+
+type dialled struct {
+	conn net.Conn
+	err  error
+}
+
+// race dials, again and again while no attempt has succeeded or failed, and returns the first connection.
+func (d *dialer) race(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.limit)
+	defer cancel()
+	results := make(chan dialled)
+	attempt := func() {
+		conn, err := d.dial(ctx, d.network, d.addr)
+		select {
+		case results <- dialled{conn, err}:
+		case <-ctx.Done(): // another was first, or all are too late
+			if err == nil {
+				_ = conn.Close()
+			}
+		}
+	}
+	ticks := time.NewTicker(redial)
+	defer ticks.Stop()
+	go attempt()
+	for {
+		select {
+		case r := <-results:
+			return r.conn, r.err
+		case <-ticks.C:
+			go attempt()
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// resetOnClose sets linger 0: closing the connection throws away what was not sent yet, so that an operation
+// that was given up is not delivered by a retransmission minutes later.
+func resetOnClose(conn net.Conn) {
+	if t, ok := conn.(*tls.Conn); ok {
+		conn = t.NetConn()
+	}
+	if t, ok := conn.(*net.TCPConn); ok {
+		_ = t.SetLinger(0) // where the system refuses, the withdrawal's mark still holds
+	}
+}

@@ -57,9 +57,10 @@ type Error struct {
 
 // NodeVote is one node's part in a round that failed.
 type NodeVote struct {
-	Node string // its address
-	Vote Vote
-	Err  error // why there is no usable answer, if Vote is VoteUnknown
+	Node   string // its address
+	Vote   Vote
+	Reason string // why it refused, in words, if Vote is VoteRefused
+	Err    error  // why there is no usable answer, if Vote is VoteUnknown
 }
 
 // Vote is the answer of one node.
@@ -91,8 +92,11 @@ func (e *Error) Error() string {
 			separator = " ("
 		}
 		fmt.Fprintf(&b, "%s%s: %s", separator, v.Node, v.Vote)
-		if v.Err != nil {
+		switch {
+		case v.Err != nil:
 			fmt.Fprintf(&b, ", %v", v.Err)
+		case v.Reason != "":
+			fmt.Fprintf(&b, ", %s", v.Reason)
 		}
 	}
 	if len(e.Votes) > 0 {
@@ -121,9 +125,27 @@ func invalid(op, name, format string, args ...any) *Error {
 func nodeVotes(nodes []node.Node, votes []node.Vote) []NodeVote {
 	public := make([]NodeVote, len(votes))
 	for i, v := range votes {
-		public[i] = NodeVote{Node: nodes[i].String(), Vote: Vote(v.Verdict.String()), Err: v.Err}
+		public[i] = NodeVote{Node: nodes[i].String(), Vote: Vote(v.Verdict.String()), Reason: reason(v), Err: v.Err}
 	}
 	return public
+}
+
+// reason says in words why a node refused.
+func reason(v node.Vote) string {
+	switch {
+	case v.Verdict != node.Refused:
+		return ""
+	case v.Reason == node.Held && v.TTL < 0:
+		return "held by another without a time limit"
+	case v.Reason == node.Held:
+		return fmt.Sprintf("held by another for up to %v", v.TTL)
+	case v.Reason == node.Missing:
+		return "not held"
+	case v.Reason == node.Gone:
+		return "withdrawn before"
+	default:
+		return "the fencing counter is ahead"
+	}
 }
 
 // class is the class of an acquire that was lost.

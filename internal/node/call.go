@@ -33,10 +33,10 @@ func (c *Call) Send() bool { return c.state.CompareAndSwap(queued, sent) }
 // Drop takes the call back. It returns false if it is too late for that. A dropped call is never answered.
 func (c *Call) Drop() bool { return c.state.CompareAndSwap(queued, dropped) }
 
-// Answer records the vote and tells the receiver. A node calls it once, for a call that it sent; or for one
-// that it could not send (Unsent), and then nothing happens if the call was dropped meanwhile.
+// Answer records the vote and tells the receiver. A node calls it once, for a call that it sent or tried to send;
+// or for one that it could not even try to send, and then nothing happens if the call was dropped meanwhile.
 func (c *Call) Answer(v Vote) {
-	if v.Fate == Unsent && !c.Send() {
+	if !c.Send() && c.state.Load() == dropped {
 		return
 	}
 	c.vote = v

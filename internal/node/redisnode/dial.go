@@ -71,11 +71,18 @@ func (d *dialer) connect(ctx context.Context, _, _ string) (net.Conn, error) {
 		return conn, nil
 	}
 	conn, err := d.race(ctx)
-	if err == nil {
-		resetOnClose(conn)
+	if err != nil {
+		return nil, &dialError{err}
 	}
-	return conn, err
+	resetOnClose(conn)
+	return conn, nil
 }
+
+// dialError marks an error that came before anything could be sent.
+type dialError struct{ err error }
+
+func (e *dialError) Error() string { return e.err.Error() }
+func (e *dialError) Unwrap() error { return e.err }
 
 type dialled struct {
 	conn net.Conn

@@ -225,6 +225,9 @@ func (l *lane) vote(kind node.Kind, cmd command) (v node.Vote, answered bool) {
 	if answered, permanent := fromServer(err); answered {
 		return node.Failed(err, permanent), true
 	}
+	if dial := (*dialError)(nil); errors.As(err, &dial) {
+		return node.NotSent(l.own(err)), false
+	}
 	return node.Unanswered(l.own(err)), false
 }
 

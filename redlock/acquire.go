@@ -141,7 +141,7 @@ func (t *target) attempt(ctx, waiting context.Context) (*Lease, quorum.Result, e
 		return nil, res, nil
 	}
 	lease := newLease(ctx, t, holder.String(), claim, res)
-	if !t.client.adopt(lease) { // closed meanwhile
+	if !t.client.agenda.add(lease, time.Now().Add(lease.nextDue())) { // closed meanwhile
 		lease.drop(ErrClosed)
 		return nil, res, t.fail(nil, ErrClosed)
 	}

@@ -14,13 +14,8 @@ import (
 	"github.com/redquorum/locks/internal/quorum"
 )
 
-const (
-	// closers bounds how many leases are released at the same time by Shutdown.
-	closers = 32
-	// suspendCheck is how often a client that holds leases looks whether the machine was suspended, during which
-	// timers stand still.
-	suspendCheck = 100 * time.Millisecond
-)
+// closers bounds how many leases are released at the same time by Shutdown.
+const closers = 32
 
 // Client locks names on a fixed set of Redis masters. It is safe for concurrent use, and meant to live as long
 // as its process: all locks that share nodes and settings should share it.
@@ -28,15 +23,11 @@ type Client struct {
 	config   *clientConfig
 	engine   *quorum.Engine
 	clock    drift.Clock
+	agenda   agenda
 	extender extender
 
 	closed   chan struct{} // closed by the first Shutdown
 	shutdown sync.Once
-
-	mu      sync.Mutex
-	leases  map[*Lease]struct{} // that are held
-	watch   *time.Timer         // for suspends; nil before the first lease
-	watched drift.Instant       // when watch last looked
 }
 
 // NewOver returns a client over nodes of this module's own. It is how testing/fakelock and the demo put a real
@@ -54,14 +45,13 @@ func newClient(config *clientConfig, nodes []node.Node, clock drift.Clock) *Clie
 	if len(nodes)%2 == 0 {
 		config.logger.Warn("redlock: an even number of nodes tolerates no more failures than one node less", slog.Int("nodes", len(nodes)))
 	}
-	c := &Client{
+	return &Client{
 		config: config,
 		engine: quorum.New(nodes, clock, config.driftFactor),
 		clock:  clock,
+		agenda: agenda{clock: clock},
 		closed: make(chan struct{}),
-		leases: map[*Lease]struct{}{},
 	}
-	return c
 }
 
 // Close is Shutdown with a limit of twice the node timeout.
@@ -86,14 +76,8 @@ func (c *Client) Shutdown(ctx context.Context) error {
 }
 
 func (c *Client) end(ctx context.Context) error {
-	c.mu.Lock()
-	close(c.closed) // under mu: no lease is adopted from here on
-	held := make([]*Lease, 0, len(c.leases))
-	for l := range c.leases {
-		held = append(held, l)
-	}
-	c.mu.Unlock()
-
+	close(c.closed)
+	held := c.agenda.close()
 	errs := make([]error, len(held), len(held)+2)
 	var g errgroup.Group
 	g.SetLimit(closers)
@@ -138,61 +122,4 @@ func (c *Client) pause(ctx context.Context, d time.Duration) bool {
 	case <-c.closed:
 	}
 	return false
-}
-
-// adopt makes the client responsible for a lease. It returns false if the client is closed.
-func (c *Client) adopt(l *Lease) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.isClosed() {
-		return false
-	}
-	if l.isOver() { // already: it is forgotten before it was known
-		return true
-	}
-	c.leases[l] = struct{}{}
-	if len(c.leases) == 1 {
-		c.watchSuspend()
-	}
-	return true
-}
-
-// forget ends the responsibility for a lease.
-func (c *Client) forget(l *Lease) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delete(c.leases, l)
-	if len(c.leases) == 0 && c.watch != nil {
-		c.watch.Stop()
-	}
-}
-
-// watchSuspend starts to look for suspends, once in a while for all leases together. The caller holds mu.
-func (c *Client) watchSuspend() {
-	c.watched = c.clock.Now()
-	if c.watch == nil {
-		c.watch = time.AfterFunc(suspendCheck, c.lookForSuspend)
-		return
-	}
-	c.watch.Reset(suspendCheck)
-}
-
-// lookForSuspend compares what the clock counted with what the timers counted. If they differ, the leases'
-// timers are late, and every lease looks at its deadline now (I4).
-func (c *Client) lookForSuspend() {
-	c.mu.Lock()
-	slept := c.clock.Since(c.watched)-time.Since(c.watched.Wall) > suspendCheck/2
-	var late []*Lease
-	if slept {
-		for l := range c.leases {
-			late = append(late, l)
-		}
-	}
-	if len(c.leases) > 0 {
-		c.watchSuspend()
-	}
-	c.mu.Unlock()
-	for _, l := range late {
-		l.tick()
-	}
 }

@@ -59,7 +59,7 @@ func (x *extender) next() *Lease {
 func (l *Lease) extendItself() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.config.autoExtend == nil && l.over == nil {
+	if l.target.config.autoExtend == nil && l.over == nil {
 		l.startExtending()
 	}
 }
@@ -67,15 +67,14 @@ func (l *Lease) extendItself() {
 // startExtending starts automatic extension. The caller holds mu.
 func (l *Lease) startExtending() {
 	l.auto = true
-	l.extended = l.client.clock.Now()
-	l.pause = l.interval()
+	l.extended, l.pause = l.client.clock.Now(), l.interval(2)
 	l.arm()
 }
 
-// interval is the time to the next extension: a little less than configured, by chance, so that leases that were
-// acquired together are not extended together for ever.
-func (l *Lease) interval() time.Duration {
-	return l.config.interval - rand.N(l.config.interval/10+1)
+// interval is the time to the next extension: less than configured by up to one part-th, by chance, so that leases
+// that were acquired together are not extended together.
+func (l *Lease) interval(part time.Duration) time.Duration {
+	return l.target.config.interval - rand.N(l.target.config.interval/part+1)
 }
 
 // extendDue is one automatic extension. What is unknown afterwards is tried again, in shorter steps, until the
@@ -83,13 +82,13 @@ func (l *Lease) interval() time.Duration {
 func (l *Lease) extendDue() {
 	began := l.client.clock.Now()
 	var err error
-	if l.left() < l.config.ttl { // else a longer Extend by hand is still in force
-		_, err = l.extendOnce(context.Background(), l.config.ttl)
+	if l.left() < l.target.config.ttl { // else a longer Extend by hand is still in force
+		_, err = l.extendOnce(context.Background(), l.target.config.ttl)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inLine = false
-	l.extended, l.pause = began, l.interval()
+	l.extended, l.pause = began, l.interval(10)
 	if err != nil {
 		l.extended, l.pause = l.client.clock.Now(), l.retryPauseHeld()
 	}
@@ -154,5 +153,5 @@ func (l *Lease) retryPause() time.Duration {
 
 // retryPauseHeld is retryPause for a caller that holds mu.
 func (l *Lease) retryPauseHeld() time.Duration {
-	return max(leastRetryPause, min(l.config.interval, l.rest()/8))
+	return max(leastRetryPause, min(l.target.config.interval, l.rest()/8))
 }

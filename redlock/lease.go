@@ -21,10 +21,8 @@ import (
 // All methods are safe for concurrent use. Operations on the nodes (Extend, Verify, Release, automatic extension)
 // run one after the other.
 type Lease struct {
+	target *target
 	client *Client
-	config lockConfig
-	name   string
-	names  []string
 	holder string
 	claim  *quorum.Claim
 	born   drift.Instant // when the winning attempt began
@@ -40,17 +38,18 @@ type Lease struct {
 	inLine   bool          // is extending, or waits for the extender
 	extended drift.Instant // when the last automatic extension began or failed
 	pause    time.Duration // from then to the next
-	timer    *time.Timer   // for the deadline and the next extension, whichever is first
 	over     error         // why the lease has ended; nil while it is held
 	end      time.Time     // when it ended
+
+	// The agenda's, under its lock.
+	due   time.Time
+	place int
 }
 
 func newLease(ctx context.Context, t *target, holder string, claim *quorum.Claim, res quorum.Result) *Lease {
 	l := &Lease{
+		target: t,
 		client: t.client,
-		config: t.config,
-		name:   t.name,
-		names:  t.names,
 		holder: holder,
 		claim:  claim,
 		born:   res.Start,
@@ -59,9 +58,6 @@ func newLease(ctx context.Context, t *target, holder string, claim *quorum.Claim
 		span:   res.Span,
 	}
 	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.timer = time.AfterFunc(l.rest(), l.tick)
 	if t.config.autoExtend != nil && *t.config.autoExtend {
 		l.startExtending()
 	}
@@ -69,10 +65,10 @@ func newLease(ctx context.Context, t *target, holder string, claim *quorum.Claim
 }
 
 // Name returns the name that is locked; for a group the sorted names, joined by commas.
-func (l *Lease) Name() string { return l.name }
+func (l *Lease) Name() string { return l.target.name }
 
 // Names returns the names that are locked, one by one.
-func (l *Lease) Names() []string { return slices.Clone(l.names) }
+func (l *Lease) Names() []string { return slices.Clone(l.target.names) }
 
 // Holder returns the id under which the nodes know this lease, unique for every acquire. Who knows it can release
 // the lock: keep it out of logs.
@@ -88,10 +84,10 @@ func (l *Lease) Token() fencing.Token { return fencing.Token(l.claim.Token()) }
 func (l *Lease) Until() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch until, last := l.start.Wall.Add(l.span), l.born.Wall.Add(l.config.maxHold); {
+	switch until, last := l.start.Wall.Add(l.span), l.born.Wall.Add(l.target.config.maxHold); {
 	case l.over != nil:
 		return l.end
-	case l.config.maxHold > 0 && last.Before(until):
+	case l.target.config.maxHold > 0 && last.Before(until):
 		return last
 	default:
 		return until
@@ -140,7 +136,7 @@ func (l *Lease) StopAutoExtend() {
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	ttl = ttl.Truncate(time.Millisecond)
 	if ttl < MinDuration {
-		return invalid("extend", l.name, "a TTL of %v is below the least duration of %v (a bare number is nanoseconds)", ttl, MinDuration)
+		return invalid("extend", l.target.name, "a TTL of %v is below the least duration of %v (a bare number is nanoseconds)", ttl, MinDuration)
 	}
 	var last *Error
 	for {
@@ -196,7 +192,7 @@ func (l *Lease) Release(ctx context.Context) error {
 		return l.fail("release", res, ErrLeaseLost)
 	default:
 		e := l.fail("release", res, ErrNoQuorum)
-		e.reason = fmt.Sprintf("what was not released expires within %v", l.config.ttl)
+		e.reason = fmt.Sprintf("what was not released expires within %v", l.target.config.ttl)
 		return e
 	}
 }
@@ -238,7 +234,7 @@ func (l *Lease) begin(ctx context.Context, op string) error {
 	select {
 	case l.turn <- struct{}{}:
 	case <-ctx.Done():
-		return &Error{Op: op, Name: l.name, causes: ended(ctx)}
+		return &Error{Op: op, Name: l.target.name, causes: ended(ctx)}
 	}
 	l.tick() // a deadline that has passed comes before every operation
 	if err := l.overError(op); err != nil {
@@ -254,22 +250,27 @@ func (l *Lease) done() { <-l.turn }
 // rest is what is left until the deadline. The caller holds mu.
 func (l *Lease) rest() time.Duration {
 	rest := l.span - l.client.clock.Since(l.start)
-	if l.config.maxHold > 0 {
-		rest = min(rest, l.config.maxHold-l.client.clock.Since(l.born))
+	if l.target.config.maxHold > 0 {
+		rest = min(rest, l.target.config.maxHold-l.client.clock.Since(l.born))
 	}
 	return rest
 }
 
-// arm sets the timer to what comes next. The caller holds mu.
+// arm tells the agenda when something is due next. The caller holds mu.
 func (l *Lease) arm() {
 	if l.over != nil {
 		return
 	}
+	l.client.agenda.move(l, time.Now().Add(l.nextDue()))
+}
+
+// nextDue is the time until something is due. The caller holds mu.
+func (l *Lease) nextDue() time.Duration {
 	next := l.rest()
 	if l.auto && !l.inLine {
 		next = min(next, l.pause-l.client.clock.Since(l.extended))
 	}
-	l.timer.Reset(max(0, next))
+	return next
 }
 
 // tick looks at the clock: it ends the lease at its deadline, and starts an extension that is due. It depends on
@@ -282,8 +283,8 @@ func (l *Lease) tick() {
 	}
 	if l.rest() <= 0 {
 		reason := fmt.Errorf("%w: its time ran out", ErrLeaseLost)
-		if l.config.maxHold > 0 && l.client.clock.Since(l.born) >= l.config.maxHold {
-			reason = fmt.Errorf("%w: the maximum hold of %v was reached", ErrLeaseLost, l.config.maxHold)
+		if l.target.config.maxHold > 0 && l.client.clock.Since(l.born) >= l.target.config.maxHold {
+			reason = fmt.Errorf("%w: the maximum hold of %v was reached", ErrLeaseLost, l.target.config.maxHold)
 		}
 		l.mu.Unlock()
 		l.lose(reason)
@@ -305,18 +306,12 @@ func (l *Lease) lose(why error) {
 	if !l.finishAs(why) {
 		return
 	}
-	l.client.config.logger.Warn("redlock: lease lost", slog.String("name", l.name), slog.String("reason", why.Error()))
-	select {
-	case l.turn <- struct{}{}:
+	go func() { // an operation under way ends within the node timeout; a logger may take as long as it likes
+		l.turn <- struct{}{}
 		l.claim.Withdraw()
 		l.done()
-	default:
-		go func() { // the operation under way ends within the node timeout
-			l.turn <- struct{}{}
-			l.claim.Withdraw()
-			l.done()
-		}()
-	}
+		l.client.config.logger.Warn("redlock: lease lost", slog.String("name", l.target.name), slog.String("reason", why.Error()))
+	}()
 }
 
 // finishAs ends the lease. It returns false if it was over already.
@@ -327,17 +322,10 @@ func (l *Lease) finishAs(why error) bool {
 		return false
 	}
 	l.over, l.end, l.auto = why, time.Now(), false
-	l.timer.Stop()
 	l.mu.Unlock()
-	l.client.forget(l)
-	l.cancel(&Error{Op: "hold", Name: l.name, causes: []error{why}})
+	l.client.agenda.remove(l)
+	l.cancel(&Error{Op: "hold", Name: l.target.name, causes: []error{why}})
 	return true
-}
-
-func (l *Lease) isOver() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.over != nil
 }
 
 // overError is the error of an operation on a lease that is over; nil while it is held.
@@ -347,7 +335,7 @@ func (l *Lease) overError(op string) error {
 	if l.over == nil {
 		return nil
 	}
-	return &Error{Op: op, Name: l.name, causes: []error{l.over}}
+	return &Error{Op: op, Name: l.target.name, causes: []error{l.over}}
 }
 
 // failed is the error of a round that was not won. If it proves the loss, it ends the lease.
@@ -364,5 +352,5 @@ func (l *Lease) failed(ctx context.Context, op string, res quorum.Result) *Error
 }
 
 func (l *Lease) fail(op string, res quorum.Result, causes ...error) *Error {
-	return &Error{Op: op, Name: l.name, Votes: nodeVotes(l.client.engine.Nodes(), res.Votes), causes: causes}
+	return &Error{Op: op, Name: l.target.name, Votes: nodeVotes(l.client.engine.Nodes(), res.Votes), causes: causes}
 }

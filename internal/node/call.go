@@ -39,9 +39,15 @@ func (c *Call) Answer(v Vote) {
 	if !c.Send() && c.state.Load() == dropped {
 		return
 	}
+	c.Preset(v)
+	c.To.Reply(c)
+	c.Op, c.To = nil, nil // leases keep their calls for the votes
+}
+
+// Preset records the vote of a call that is not put at all, because the answer is known.
+func (c *Call) Preset(v Vote) {
 	c.vote = v
 	c.state.Store(answered)
-	c.To.Reply(c)
 }
 
 // Vote returns the node's answer; false while there is none.

@@ -49,17 +49,18 @@ const (
 // Vote is a node's answer to one Op.
 type Vote struct {
 	Verdict Verdict
-	Reason  Reason        // Refused
-	Fate    Fate          // Done for everything that the node answered, errors included
+	Reason  Reason // Refused
+	Fate    Fate   // Done for everything that the node answered, errors included
+
+	// Permanent means that asking again cannot help before somebody changes something: rights, a password, the
+	// type of a key.
+	Permanent bool
+
+	Holders int32         // Refused as Outbid: live holders of the name beside this one
 	Number  int64         // granted Acquire: the number drawn; Refused as Outbid: the counter
-	Holders int           // Refused as Outbid: live holders of the name beside this one
 	Holder  string        // Refused as Held: who holds
 	TTL     time.Duration // Refused as Held: what is left of that hold; negative if it has no end
 	Err     error         // Unknown: why there is no usable answer
-
-	// Permanent means that asking again cannot help, before somebody changes something: rights, a password,
-	// the type of a key.
-	Permanent bool
 }
 
 // Failed is the vote of a node that answered with an error.

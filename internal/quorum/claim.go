@@ -26,7 +26,7 @@ type Claim struct {
 	token   int64
 	longest time.Duration // the longest TTL that was put to a node
 	traces  []trace       // by node
-	last    *round        // the last extension
+	last    []node.Call   // the calls of the last extension
 }
 
 // trace is what a node may hold of a claim.
@@ -119,7 +119,7 @@ func highestNumber(acquired *round) (number int64, nodes []bool) {
 
 // highestBid returns the highest counter of the nodes that refused a raise for it, 0 if none did, and how many
 // other holders they know.
-func highestBid(votes []node.Vote) (counter int64, others int) {
+func highestBid(votes []node.Vote) (counter int64, others int32) {
 	for _, v := range votes {
 		if v.Reason == node.Outbid {
 			counter, others = max(counter, v.Number), max(others, v.Holders)
@@ -151,13 +151,13 @@ func (c *Claim) repair(r *round, ttl time.Duration) {
 	for i, n := range c.engine.nodes {
 		v, ok := r.calls[i].Vote()
 		if !ok && c.last != nil {
-			v, ok = c.last.calls[i].Vote()
+			v, ok = c.last[i].Vote()
 		}
 		if ok && v.Reason == node.Missing && c.traces[i].replace(op, i) {
 			n.Put(c.traces[i].call)
 		}
 	}
-	c.last = r
+	c.last = r.calls
 }
 
 // Verify asks the nodes whether they still hold the claim.

@@ -80,7 +80,7 @@ func (e *Engine) put(op *node.Op, done []bool) *round {
 	r := newRound(len(e.nodes))
 	for i := range done {
 		if done[i] {
-			r.count(node.Granted)
+			r.skip(i)
 		}
 	}
 	if r.over() {

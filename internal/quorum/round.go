@@ -14,7 +14,7 @@ import (
 // round is one operation put to all nodes. The nodes' own goroutines count the votes as they come in (Reply),
 // so a round needs no goroutine, and a straggler costs none: see "Fan-out" in docs/algorithm.md.
 type round struct {
-	calls []node.Call // by node; a call that was never put belongs to a node that is not asked
+	calls []node.Call // by node
 
 	mu      sync.Mutex
 	tally   Tally
@@ -33,6 +33,12 @@ func newRound(n int) *round {
 func (r *round) ask(n node.Node, i int, op *node.Op, to node.Receiver) {
 	r.calls[i].Op, r.calls[i].Node, r.calls[i].To = op, i, to
 	n.Put(&r.calls[i])
+}
+
+// skip counts node i as granted without asking it: there is nothing to do.
+func (r *round) skip(i int) {
+	r.calls[i].Preset(node.Vote{Verdict: node.Granted})
+	r.count(node.Granted)
 }
 
 // drop takes back what was not sent yet.
@@ -135,11 +141,7 @@ func (r *round) votes(silence error) []node.Vote {
 	votes := make([]node.Vote, len(r.calls))
 	for i := range r.calls {
 		v, ok := r.calls[i].Vote()
-		switch {
-		case ok:
-		case r.calls[i].Op == nil:
-			v = node.Vote{Verdict: node.Granted} // not asked: there was nothing to do
-		default:
+		if !ok {
 			v = node.Unanswered(silence)
 		}
 		votes[i] = v

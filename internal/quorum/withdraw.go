@@ -29,7 +29,7 @@ func (c *Claim) retract() *round {
 	var asked []int
 	for i := range c.traces {
 		if c.traces[i].empty() {
-			r.count(node.Granted)
+			r.skip(i)
 		} else {
 			asked = append(asked, i)
 		}

@@ -40,6 +40,7 @@ type Node struct {
 // message is a call under way.
 type message struct {
 	call    *node.Call
+	op      *node.Op  // the call's; an answered call forgets it, a late message does not
 	at      time.Time // when it arrives
 	vote    node.Vote // on the way back
 	limit   *time.Timer
@@ -73,7 +74,7 @@ func (n *Node) Put(c *node.Call) {
 		c.Answer(v)
 		return
 	}
-	m := &message{call: c}
+	m := &message{call: c, op: c.Op}
 	m.limit = time.AfterFunc(n.limit, func() {
 		n.settle(m, node.Unanswered(fmt.Errorf("no answer within %v", n.limit)))
 	})
@@ -117,7 +118,7 @@ func (n *Node) deliver() {
 	for len(n.inbox) > 0 && !n.frozen && !n.inbox[0].at.After(now) {
 		m := n.inbox[0]
 		n.inbox = n.inbox[1:]
-		m.vote = n.store.run(m.call.Op, now)
+		m.vote = n.store.run(m.op, now)
 		n.outbox = push(n.outbox, m, now.Add(n.delay-n.delay/2))
 	}
 	var back []*message

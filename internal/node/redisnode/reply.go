@@ -3,6 +3,7 @@ package redisnode
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -60,7 +61,7 @@ func decodeRefusal(kind node.Kind, reply []any) (node.Vote, bool) {
 		number, isNumber := reply[1].(int64)
 		others, isCount := reply[2].(int64)
 		if isNumber && isCount {
-			return node.Vote{Verdict: node.Refused, Reason: node.Outbid, Number: number, Holders: int(others)}, true
+			return node.Vote{Verdict: node.Refused, Reason: node.Outbid, Number: number, Holders: int32(min(max(others, 0), math.MaxInt32))}, true
 		}
 	}
 	return node.Vote{}, false

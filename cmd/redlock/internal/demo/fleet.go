@@ -3,9 +3,11 @@ package demo
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/redquorum/locks/internal/drift"
 	"github.com/redquorum/locks/internal/node"
@@ -16,11 +18,10 @@ import (
 // fleet is the masters that the workers' clients lock on.
 type fleet interface {
 	fmt.Stringer
-	// masters are the masters' addresses, or "" where there are none.
-	masters() []string
 	// connect makes a client with connections of its own, honest or sabotaged.
 	connect(s sabotage, opts ...redlock.ClientOption) (*redlock.Client, error)
-	// faults are what may be done to one master at a time; none where the masters are somebody else's.
+	// faults are what may be done to one of the masters, of which there are size; none where the masters are somebody
+	// else's.
 	faults() []fault
 	close() error
 }
@@ -36,8 +37,13 @@ type fault struct {
 	harm  func(master int) (mend func() error, err error)
 }
 
+// silence keeps go-redis, whose logger is one for the whole process, from telling that a master cannot be reached:
+// here that is on purpose, and shown.
+var silence = sync.OnceFunc(logging.Disable)
+
 // dial makes a client over real masters. An honest one is made as every user makes it; sabotage needs the seam.
 func dial(urls []string, s sabotage, opts []redlock.ClientOption) (*redlock.Client, error) {
+	silence()
 	if s == honest {
 		return redlock.Open(urls, opts...)
 	}
@@ -80,8 +86,6 @@ func newGiven(urls []string) (*given, error) {
 func (g *given) String() string {
 	return fmt.Sprintf("%d given masters (%s), which are not harmed", len(g.urls), strings.Join(g.addresses, ", "))
 }
-
-func (g *given) masters() []string { return g.addresses }
 
 func (g *given) connect(s sabotage, opts ...redlock.ClientOption) (*redlock.Client, error) {
 	return dial(g.urls, s, opts)

@@ -3,6 +3,7 @@ package demo
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -47,7 +48,7 @@ func (b breach) String() string {
 	h, o := b.hold, b.other
 	switch b.offence {
 	case overlap:
-		return fmt.Sprintf("%s: %v was at work until %v, %v was from %v on", h.name, o, brief(o.last), h, brief(h.first))
+		return fmt.Sprintf("%s: %v was at work until %v, %v from %v on", h.name, o, fine(o.last), h, fine(h.first))
 	case disorder:
 		return fmt.Sprintf("%s: %v has a token that is not above that of %v before it", h.name, h, o)
 	case accepted:
@@ -161,13 +162,21 @@ type ledger struct {
 	present map[string][]hold // who is at work, by name
 	asleep  map[string]string // who sleeps with a lease in its pocket, by name
 	holds   []hold            // that have ended
-	writes  []hold            // that the store accepted
+	writes  []hold            // that the store accepted, see wrote
+	latest  map[string]hold   // the last of them, by name
 	refused int               // stale writes
 	wronged []breach
+	failure error // of the last acquire that failed
 }
 
 func newLedger() *ledger {
-	return &ledger{start: time.Now(), leases: map[string]int{}, present: map[string][]hold{}, asleep: map[string]string{}}
+	return &ledger{
+		start:   time.Now(),
+		leases:  map[string]int{},
+		present: map[string][]hold{},
+		asleep:  map[string]string{},
+		latest:  map[string]hold{},
+	}
 }
 
 // now is the time of the run, by the clock that never jumps.
@@ -178,6 +187,19 @@ func (l *ledger) granted(name string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leases[name]++
+}
+
+// failed records an acquire that did not succeed.
+func (l *ledger) failed(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failure = err
+}
+
+func (l *ledger) lastFailure() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failure
 }
 
 // enter records that a worker begins.
@@ -208,11 +230,15 @@ func (l *ledger) wake(h hold) {
 	delete(l.asleep, h.name)
 }
 
-// wrote records a write that the store accepted. The store calls it in the order of the writes.
+// wrote records a write that the store accepted. The store calls it in the order of the writes. Of several writes in
+// a row under one lease only the first is kept: if that was not stale, nor are the others.
 func (l *ledger) wrote(h hold) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.writes = append(l.writes, h)
+	if last := l.latest[h.name]; last.worker != h.worker || last.first != h.first {
+		l.latest[h.name] = h
+		l.writes = append(l.writes, h)
+	}
 }
 
 // turnedAway records a write that the store refused. If the writer's lease was valid even after that, the store
@@ -250,24 +276,20 @@ type report struct {
 
 // report judges what the ledger has so far.
 func (l *ledger) report() report {
-	r := report{leases: map[string]int{}, present: map[string][]hold{}, asleep: map[string]string{}}
+	r := report{present: map[string][]hold{}}
 	l.mu.Lock()
-	for name, n := range l.leases {
-		r.leases[name] = n
-		r.total += n
-	}
+	r.leases, r.asleep, r.refused = maps.Clone(l.leases), maps.Clone(l.asleep), l.refused
 	for name, present := range l.present {
 		r.present[name] = slices.Clone(present)
 	}
-	for name, worker := range l.asleep {
-		r.asleep[name] = worker
-	}
-	r.refused = l.refused
-	r.breaches = slices.Clone(l.wronged)
+	unjust := slices.Clip(l.wronged)
 	holds, writes := slices.Clip(l.holds), slices.Clip(l.writes) // what is recorded does not change any more
 	l.mu.Unlock()
+	for _, n := range r.leases {
+		r.total += n
+	}
 	r.handOvers = handOvers(holds)
-	r.breaches = append(r.breaches, judge(holds, writes)...)
+	r.breaches = append(judge(holds, writes), unjust...)
 	return r
 }
 
@@ -281,5 +303,5 @@ func (r report) count(o offence) (n int) {
 	return n
 }
 
-// brief is a time as people want to read it.
-func brief(d time.Duration) time.Duration { return d.Round(time.Millisecond) }
+// fine is a time of the run, precise enough to show which of two came first.
+func fine(d time.Duration) time.Duration { return d.Round(time.Microsecond) }

@@ -16,9 +16,9 @@ type sabotage string
 
 const (
 	honest      sabotage = ""
-	breakDrift  sabotage = "drift"  // the clock runs slow: leases are trusted too long
-	breakToken  sabotage = "token"  // the nodes' numbers are falsified: all tokens are the same
-	breakQuorum sabotage = "quorum" // refusals are taken for grants: a minority is enough
+	breakDrift  sabotage = "drift"
+	breakToken  sabotage = "token"
+	breakQuorum sabotage = "quorum"
 )
 
 var sabotages = []string{string(breakDrift), string(breakToken), string(breakQuorum)}
@@ -39,6 +39,20 @@ func (s *sabotage) Set(value string) error {
 
 // Type is what the help calls the value.
 func (s *sabotage) Type() string { return strings.Join(sabotages, "|") }
+
+// mistake says what is wrong with the clients; "" if nothing is.
+func (s sabotage) mistake() string {
+	switch s {
+	case breakDrift:
+		return "the clients' clocks run slow, and leases are trusted too long"
+	case breakToken:
+		return "the numbers that masters draw are falsified, and all tokens are the same"
+	case breakQuorum:
+		return "refusals are taken for grants, and any minority is enough"
+	default:
+		return ""
+	}
+}
 
 // clock returns the clock of a client.
 func (s sabotage) clock(good drift.Clock) drift.Clock {
@@ -110,6 +124,8 @@ type courier struct {
 // Reply answers the original call.
 func (r courier) Reply(c *node.Call) {
 	v, _ := c.Vote()
-	v.Fate = max(v.Fate, r.call.Fate()) // the original has been sent, whatever became of its twin
+	if v.Fate == node.Unsent {
+		v.Fate = node.Done // the original counts as sent; nothing came of it, nor will
+	}
 	r.call.Answer(r.lie(c.Op, v))
 }

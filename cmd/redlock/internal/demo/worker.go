@@ -35,15 +35,15 @@ var habits = []habit{
 	{job: 20 * time.Millisecond, rest: 50 * time.Millisecond},
 	{job: 40 * time.Millisecond, rest: 100 * time.Millisecond},
 	{job: 60 * time.Millisecond, rest: 150 * time.Millisecond},
-	{job: 2 * ttl, extends: true, rest: 4 * ttl},
-	{rest: 4 * ttl},
+	{job: 2 * ttl, extends: true, rest: 8 * ttl},
+	{rest: 8 * ttl},
 	{job: 20 * time.Millisecond, rest: 50 * time.Millisecond},
 	{job: 40 * time.Millisecond, rest: 100 * time.Millisecond},
 	{job: 60 * time.Millisecond, rest: 150 * time.Millisecond},
-	{job: 2 * ttl, extends: true, rest: 4 * ttl},
-	{rest: 4 * ttl},
+	{job: 2 * ttl, extends: true, rest: 8 * ttl},
+	{rest: 8 * ttl},
 	{job: 20 * time.Millisecond, rest: 50 * time.Millisecond},
-	{sleeps: true, rest: 2 * ttl},
+	{sleeps: true, rest: 6 * ttl},
 }
 
 // worker takes one lock after the other and writes to the store under it.
@@ -78,6 +78,7 @@ func (w *worker) turn(ctx context.Context, name string) error {
 	mutex := w.client.Mutex(name, redlock.WithAutoExtend(w.habit.extends), redlock.WithWait(patience))
 	lease, err := mutex.Acquire(ctx)
 	if err != nil {
+		w.ledger.failed(err)
 		return err
 	}
 	w.ledger.granted(name)
@@ -145,7 +146,7 @@ func (w *worker) sleepwalk(ctx context.Context, h hold) error {
 			return nil
 		}
 	}
-	slept := brief(w.ledger.now() - h.last)
+	slept := (w.ledger.now() - h.last).Round(time.Millisecond)
 	err := w.store.put(h)
 	switch {
 	case errors.Is(err, fencing.ErrStale):

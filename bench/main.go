@@ -59,15 +59,18 @@ type plan struct {
 func parse(args []string) (*plan, error) {
 	p := &plan{nodes: numbers{3, 5}, callers: numbers{1, 16, 128}}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	flags.Var(&p.nodes, "n", "numbers of masters, separated by `commas`")
-	flags.Var(&p.callers, "c", "numbers of concurrent callers, separated by `commas`")
+	flags.Var(&p.nodes, "n", "numbers of masters, a `list` with commas")
+	flags.Var(&p.callers, "c", "numbers of concurrent callers, a `list` with commas")
 	flags.DurationVar(&p.duration, "d", time.Second, "length of one repetition")
 	flags.IntVar(&p.reps, "reps", 3, "repetitions, of which the medians are told")
 	flags.BoolVar(&p.check, "check", false, "exit with 1 unless redlock keeps the promised distance to "+reference)
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
-	return p, p.problem(flags.Args())
+	if err := p.problem(flags.Args()); err != nil {
+		return nil, err
+	}
+	return p, nil
 }
 
 func (p *plan) problem(rest []string) error {
@@ -197,14 +200,14 @@ const (
 )
 
 func printHeader(out io.Writer) {
-	line := pad("", settingWidth) + pad("", nameWidth)
+	fmt.Fprint(out, pad("", settingWidth+nameWidth))
 	for _, c := range columns {
-		line += fmt.Sprintf("%*s", c.width, c.title)
+		fmt.Fprintf(out, "%*s", c.width, c.title)
 		if c.ratio {
-			line += fmt.Sprintf("%*s", ratioWidth, "×")
+			fmt.Fprintf(out, "%*s", ratioWidth, "×")
 		}
 	}
-	fmt.Fprintln(out, line)
+	fmt.Fprintln(out)
 }
 
 // printRows prints what the contestants did in one setting.

@@ -119,7 +119,8 @@ func startServer(dir string) (*server, error) {
 		log:    filepath.Join(dir, port+".log"),
 		exited: make(chan struct{}),
 	}
-	s.cmd = exec.Command("redis-server", "--bind", "127.0.0.1", "--port", port,
+	s.cmd = exec.Command("redis-server", "--bind", //nolint:gosec // what varies is a port and a directory of this program's own
+		"127.0.0.1", "--port", port,
 		"--save", "", "--appendonly", "no", "--dir", dir, "--logfile", s.log)
 	// A group of its own: ctrl-C on the terminal is for this program, which ends the servers when nobody uses them.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -140,9 +141,8 @@ func freePort() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer l.Close()
 	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, err
+	return port, errors.Join(err, l.Close())
 }
 
 // waitUp waits until the server answers.

@@ -18,6 +18,7 @@ const redial = 100 * time.Millisecond
 // node costs a dial, and not a line in go-redis's log, ten times a second.
 type dialer struct {
 	dial          func(ctx context.Context, network, addr string) (net.Conn, error)
+	secure        *tls.Config // nil: no TLS, or the user's own dialer sees to it
 	network, addr string
 	limit         time.Duration
 
@@ -27,24 +28,18 @@ type dialer struct {
 
 // newDialer returns the dialer for a client with these options.
 func newDialer(opt *redis.Options, limit time.Duration) *dialer {
-	d := &dialer{dial: opt.Dialer, limit: limit}
-	switch {
-	case d.dial != nil:
-	case opt.TLSConfig != nil:
-		d.dial = (&tls.Dialer{Config: opt.TLSConfig}).DialContext
-	default:
-		d.dial = (&net.Dialer{}).DialContext
+	if opt.Dialer != nil {
+		return &dialer{dial: opt.Dialer, limit: limit}
 	}
-	return d
+	return &dialer{dial: (&net.Dialer{}).DialContext, secure: opt.TLSConfig, limit: limit}
 }
 
 // reach makes a connection in advance.
 func (d *dialer) reach(ctx context.Context) error {
-	conn, err := d.race(ctx)
+	conn, err := d.open(ctx)
 	if err != nil {
 		return err
 	}
-	resetOnClose(conn)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.ready = conn
@@ -70,12 +65,39 @@ func (d *dialer) connect(ctx context.Context, _, _ string) (net.Conn, error) {
 	if conn != nil {
 		return conn, nil
 	}
-	conn, err := d.race(ctx)
+	conn, err := d.open(ctx)
 	if err != nil {
 		return nil, &dialError{err}
 	}
-	resetOnClose(conn)
 	return conn, nil
+}
+
+// open makes a connection.
+func (d *dialer) open(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, d.limit)
+	defer cancel()
+	conn, err := d.race(ctx)
+	if err != nil {
+		return nil, err
+	}
+	// Linger 0: closing the connection throws away what was not sent yet, so that an operation that was given up is
+	// not delivered by a retransmission minutes later.
+	if t, ok := conn.(*net.TCPConn); ok {
+		_ = t.SetLinger(0) // where the system refuses, the withdrawal's mark still holds
+	}
+	if d.secure == nil {
+		return conn, nil
+	}
+	config := d.secure.Clone()
+	if host, _, err := net.SplitHostPort(d.addr); err == nil && config.ServerName == "" {
+		config.ServerName = host
+	}
+	t := tls.Client(conn, config)
+	if err := t.HandshakeContext(ctx); err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return t, nil
 }
 
 // dialError marks an error that came before anything could be sent.
@@ -91,7 +113,7 @@ type dialled struct {
 
 // race dials, again and again while no attempt has succeeded or failed, and returns the first connection.
 func (d *dialer) race(ctx context.Context) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, d.limit)
+	ctx, cancel := context.WithCancel(ctx) // ends the attempts that were not first
 	defer cancel()
 	results := make(chan dialled)
 	attempt := func() {
@@ -116,16 +138,5 @@ func (d *dialer) race(ctx context.Context) (net.Conn, error) {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-	}
-}
-
-// resetOnClose sets linger 0: closing the connection throws away what was not sent yet, so that an operation
-// that was given up is not delivered by a retransmission minutes later.
-func resetOnClose(conn net.Conn) {
-	if t, ok := conn.(*tls.Conn); ok {
-		conn = t.NetConn()
-	}
-	if t, ok := conn.(*net.TCPConn); ok {
-		_ = t.SetLinger(0) // where the system refuses, the withdrawal's mark still holds
 	}
 }

@@ -63,13 +63,12 @@ not above all earlier ones, or if the store took a stale write.`,
   redlock demo --node redis://10.0.0.1 --node redis://10.0.0.2 --node redis://10.0.0.3`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.lasts < leastRun {
-				return fmt.Errorf("--for %v is too short to show anything; the least is %v", o.lasts, leastRun)
+			if err := o.check(); err != nil {
+				return cmd.FlagErrorFunc()(cmd, err)
 			}
-			cmd.SilenceUsage = true
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			// Whatever ends the demo early, its servers end with it. That goes for a reader that has left, too.
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 			defer stop()
-			context.AfterFunc(ctx, stop) // a second Ctrl-C ends at once
 			return o.play(ctx, cmd.OutOrStdout())
 		},
 	}
@@ -78,10 +77,21 @@ not above all earlier ones, or if the store took a stale write.`,
 	flags.Var(&o.sabotage, "break", "sabotage the clients on purpose, to see the demo fail")
 	flags.BoolVar(&o.redis, "redis", false, "use five redis-server processes, started for this")
 	flags.StringArrayVar(&o.nodes, "node", nil, "use the master at this `URL`, repeated for each, and harm none of them")
-	cmd.MarkFlagsMutuallyExclusive("redis", "node")
 	// The flag exists, so this cannot fail.
 	_ = cmd.RegisterFlagCompletionFunc("break", cobra.FixedCompletions(sabotages, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
+}
+
+// check says what is wrong with the flags.
+func (o options) check() error {
+	switch {
+	case o.lasts < leastRun:
+		return fmt.Errorf("--for %v is too short to show anything; the least is %v", o.lasts, leastRun)
+	case o.redis && len(o.nodes) > 0:
+		return errors.New("--redis starts masters of its own, --node names others: choose one")
+	default:
+		return nil
+	}
 }
 
 // play is a whole run, from the start of the masters to the verdict.

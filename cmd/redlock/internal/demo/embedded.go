@@ -28,7 +28,6 @@ func newEmbedded() embedded {
 func (e embedded) String() string {
 	return fmt.Sprintf("%d masters in the memory of this process", len(e))
 }
-func (e embedded) masters() []string { return make([]string, len(e)) }
 
 func (e embedded) connect(s sabotage, opts ...redlock.ClientOption) (*redlock.Client, error) {
 	nodes := make([]node.Node, len(e))

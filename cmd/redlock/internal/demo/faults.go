@@ -28,7 +28,6 @@ const (
 
 // schedule harms the masters, one after the other.
 type schedule struct {
-	fleet  fleet
 	faults []fault
 	ledger *ledger
 	events func(format string, args ...any)
@@ -40,7 +39,11 @@ type schedule struct {
 }
 
 func newSchedule(f fleet, l *ledger, events func(string, ...any)) *schedule {
-	return &schedule{fleet: f, faults: f.faults(), ledger: l, events: events, trouble: make([]string, len(f.masters())), survived: map[string]int{}}
+	s := &schedule{faults: f.faults(), ledger: l, events: events, survived: map[string]int{}}
+	if len(s.faults) > 0 {
+		s.trouble = make([]string, size)
+	}
+	return s
 }
 
 // run goes through the faults, over and over, until ctx ends or no fault fits in before that. If ctx ends during a
@@ -87,7 +90,7 @@ func (s *schedule) strike(ctx context.Context, f fault, master int, calm <-chan 
 	s.mark(master, "")
 	if whole {
 		s.count(f, leases)
-		s.events("master %d is back after %v: %d leases were granted meanwhile", master+1, f.lasts, leases)
+		s.events("master %d is back after %v: %s granted meanwhile", master+1, f.lasts, plural(leases, "lease"))
 	}
 	return nil
 }
@@ -107,7 +110,7 @@ func (s *schedule) count(f fault, leases int) {
 	}
 }
 
-// states returns what every master is at the moment.
+// states returns what every master is at the moment; nothing if that is not known.
 func (s *schedule) states() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -64,7 +64,7 @@ func (b breach) String() string {
 func judge(holds, writes []hold) []breach {
 	var found []breach
 	for _, ofName := range byName(holds) {
-		slices.SortFunc(ofName, func(a, b hold) int {
+		slices.SortStableFunc(ofName, func(a, b hold) int {
 			return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.last, b.last))
 		})
 		found = append(found, overlaps(ofName)...)

@@ -39,7 +39,8 @@ type processes struct {
 }
 
 // newProcesses starts the servers, in a temporary folder, and waits until they answer.
-func newProcesses(ctx context.Context) (_ fleet, err error) {
+func newProcesses(ctx context.Context) (fleet, error) {
+	silence()
 	program, err := exec.LookPath("redis-server")
 	if err != nil {
 		return nil, fmt.Errorf("--redis starts servers of its own and needs redis-server on PATH: %w", err)
@@ -68,15 +69,11 @@ func newProcesses(ctx context.Context) (_ fleet, err error) {
 }
 
 func (p *processes) String() string {
-	return fmt.Sprintf("%d redis-server processes in %s", len(p.servers), p.dir)
-}
-
-func (p *processes) masters() []string {
 	addresses := make([]string, len(p.servers))
 	for i, s := range p.servers {
 		addresses[i] = s.addr
 	}
-	return addresses
+	return fmt.Sprintf("%d redis-server processes: %s", len(p.servers), strings.Join(addresses, ", "))
 }
 
 func (p *processes) connect(s sabotage, opts ...redlock.ClientOption) (*redlock.Client, error) {
@@ -131,7 +128,7 @@ func newServer(program, dir string) (*server, error) {
 		MaxRetries:               -1,
 		DialerRetries:            1,
 		DialTimeout:              time.Second,
-		ReadTimeout:              2 * absence, // a command that follows CLIENT PAUSE waits
+		ReadTimeout:              startLimit, // a command that follows CLIENT PAUSE waits
 		ContextTimeoutEnabled:    true,
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},

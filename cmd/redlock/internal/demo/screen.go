@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -104,7 +105,10 @@ func (s *screen) repaint(stay, panel []string) {
 
 // lines is the panel.
 func (s *screen) lines(v view) []string {
-	lines := []string{"", s.paint(bold, fmt.Sprintf("%s of %v", clock(v.at), v.of)), s.masters(v)}
+	lines := []string{"", s.paint(bold, fmt.Sprintf("%s of %v", clock(v.at), v.of))}
+	if len(v.states) > 0 {
+		lines = append(lines, s.masters(v))
+	}
 	for _, name := range names {
 		lines = append(lines, s.row(v.report, name))
 	}
@@ -140,7 +144,7 @@ func (s *screen) row(r report, name string) string {
 		}
 		holder += s.paint(red, " and "+h.String())
 	}
-	row := fmt.Sprintf("  %-9s %-36s %4d leases", name, holder, r.leases[name])
+	row := fmt.Sprintf("  %-9s %-36s %12s", name, holder, plural(r.leases[name], "lease"))
 	if sleeper := r.asleep[name]; sleeper != "" {
 		row += s.paint(yellow, "   "+sleeper+" is paused past its lease")
 	}
@@ -166,7 +170,9 @@ func statusLine(v view) string {
 		}
 		fmt.Fprintf(&b, "  master %d %s,", i+1, state)
 	}
-	fmt.Fprintf(&b, "  %d up  |", up)
+	if up > 0 {
+		fmt.Fprintf(&b, "  %d up  |", up)
+	}
 	for _, name := range names {
 		holders := make([]string, 0, 1)
 		for _, h := range v.report.present[name] {
@@ -183,13 +189,21 @@ func statusLine(v view) string {
 // counters is what a run has come to so far. The number of overlaps is painted.
 func counters(v view, paint func(n int, words string) string) string {
 	overlaps := v.report.count(overlap)
-	words := fmt.Sprintf("%d leases, %d hand-overs", v.report.total, v.report.handOvers)
+	words := plural(v.report.total, "lease") + ", " + plural(v.report.handOvers, "hand-over")
 	if v.faults != "" {
 		words += ", " + v.faults
 	}
-	words += fmt.Sprintf(", %d stale writes refused, ", v.report.refused)
-	return words + paint(overlaps, fmt.Sprintf("%d overlaps", overlaps))
+	words += ", " + plural(v.report.refused, "stale write") + " refused, "
+	return words + paint(overlaps, plural(overlaps, "overlap"))
 }
 
 // clock is a time of the run, to a tenth of a second.
 func clock(d time.Duration) string { return fmt.Sprintf("%5.1fs", d.Seconds()) }
+
+// plural is a number of things.
+func plural(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return strconv.Itoa(n) + " " + thing + "s"
+}

@@ -35,12 +35,12 @@ var habits = []habit{
 	{job: 20 * time.Millisecond, rest: 50 * time.Millisecond},
 	{job: 40 * time.Millisecond, rest: 100 * time.Millisecond},
 	{job: 60 * time.Millisecond, rest: 150 * time.Millisecond},
-	{job: 2 * ttl, extends: true, rest: 8 * ttl},
+	{job: ttl + ttl/5, extends: true, rest: 8 * ttl},
 	{rest: 8 * ttl},
 	{job: 20 * time.Millisecond, rest: 50 * time.Millisecond},
 	{job: 40 * time.Millisecond, rest: 100 * time.Millisecond},
 	{job: 60 * time.Millisecond, rest: 150 * time.Millisecond},
-	{job: 2 * ttl, extends: true, rest: 8 * ttl},
+	{job: ttl + ttl/5, extends: true, rest: 8 * ttl},
 	{rest: 8 * ttl},
 	{job: 20 * time.Millisecond, rest: 50 * time.Millisecond},
 	{sleeps: true, rest: 6 * ttl},
@@ -82,27 +82,26 @@ func (w *worker) turn(ctx context.Context, name string) error {
 		return err
 	}
 	w.ledger.granted(name)
-	done, err := w.hold(ctx, lease)
-	if err == nil && w.habit.sleeps && done.last > 0 {
-		err = w.sleepwalk(ctx, done)
-	}
+	err = w.hold(ctx, lease)
 	// A lease that is over, or that a master in trouble cannot release, ends by its TTL: the worker goes on.
 	_ = lease.Release(ctx)
 	return err
 }
 
-// hold works under the lease until the job is done, the lease is over or the run ends. The hold that it returns has
-// no last step if nothing was left of the lease.
-func (w *worker) hold(ctx context.Context, lease *redlock.Lease) (hold, error) {
+// hold works under the lease until the job is done, the lease is over or the run ends.
+func (w *worker) hold(ctx context.Context, lease *redlock.Lease) error {
 	h := hold{name: lease.Name(), worker: w.name, token: lease.Token(), first: w.ledger.now()}
 	if lease.Validity() == 0 {
-		return h, nil
+		return nil // used up before it could be used
 	}
 	h.last = h.first
 	w.ledger.enter(h)
 	err := w.steps(ctx, lease, &h)
 	w.ledger.leave(h)
-	return h, err
+	if err == nil && w.habit.sleeps {
+		return w.sleepwalk(ctx, h)
+	}
+	return err
 }
 
 // steps writes again and again. The time of a step is read before the look at the lease: see type hold.

@@ -119,8 +119,8 @@ func startServer(dir string) (*server, error) {
 		log:    filepath.Join(dir, port+".log"),
 		exited: make(chan struct{}),
 	}
-	s.cmd = exec.Command("redis-server", "--bind", //nolint:gosec // what varies is a port and a directory of this program's own
-		"127.0.0.1", "--port", port,
+	s.cmd = exec.Command("redis-server", //nolint:gosec // what varies is a port and a directory of this program's own
+		"--bind", "127.0.0.1", "--port", port,
 		"--save", "", "--appendonly", "no", "--dir", dir, "--logfile", s.log)
 	// A group of its own: ctrl-C on the terminal is for this program, which ends the servers when nobody uses them.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/redquorum/locks/cmd/redlock/internal/demo"
 )
 
 func main() {
@@ -45,7 +47,7 @@ Redis masters, so that at most one of them runs at a time, on whatever machine.`
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError("%v (see %s --help)", err, cmd.CommandPath())
 	})
-	root.AddCommand(newRunCommand(), newVersionCommand())
+	root.AddCommand(newRunCommand(), demo.Command(), newVersionCommand())
 	return root
 }
 

@@ -59,7 +59,7 @@ func (c *Call) Vote() (Vote, bool) {
 }
 
 // Fate tells what may have become of the call: the fate of its vote if it was answered, Unsent if it was
-// dropped, and InDoubt while it is under way.
+// dropped, and Pending while it is under way.
 func (c *Call) Fate() Fate {
 	switch c.state.Load() {
 	case answered:
@@ -67,6 +67,6 @@ func (c *Call) Fate() Fate {
 	case dropped:
 		return Unsent
 	default:
-		return InDoubt
+		return Pending
 	}
 }

@@ -42,8 +42,8 @@ func TestTheFateOfACall(t *testing.T) {
 		want    node.Fate
 		replies int
 	}{
-		{"queued", func(*node.Call) {}, node.InDoubt, 0},
-		{"sent", func(c *node.Call) { c.Send() }, node.InDoubt, 0},
+		{"queued", func(*node.Call) {}, node.Pending, 0},
+		{"sent", func(c *node.Call) { c.Send() }, node.Pending, 0},
 		{"dropped", func(c *node.Call) { c.Drop() }, node.Unsent, 0},
 		{"answered", func(c *node.Call) { c.Send(); c.Answer(node.Vote{Verdict: node.Refused}) }, node.Done, 1},
 		{"unanswered", func(c *node.Call) { c.Send(); c.Answer(node.Unanswered(errors.New("reset"))) }, node.InDoubt, 1},

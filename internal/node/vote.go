@@ -43,7 +43,8 @@ type Fate uint8
 const (
 	Done    Fate = iota // the node answered; whatever it did, it has done
 	Unsent              // it never left this process, and never will
-	InDoubt             // it was sent and not answered: it may take effect at any time, even much later
+	InDoubt             // it was sent and will not be answered: it may take effect at any time, even much later
+	Pending             // it is queued or on its way
 )
 
 // Vote is a node's answer to one Op.

@@ -59,7 +59,8 @@ func (t *trace) empty() bool {
 	return setters == 0
 }
 
-// count returns how many calls may yet set the lock, unanswered, and how many did or may.
+// count returns how many calls may yet set the lock although they will not be answered, and how many in all did or
+// may set it.
 func (t *trace) count() (doubts, setters int) {
 	doubts, setters = t.doubts, t.doubts
 	if t.set {
@@ -67,7 +68,10 @@ func (t *trace) count() (doubts, setters int) {
 	}
 	switch t.call.Fate() {
 	case node.InDoubt:
-		return doubts + 1, setters + 1
+		doubts++
+		setters++
+	case node.Pending:
+		setters++
 	case node.Done:
 		if v, _ := t.call.Vote(); v.Verdict != node.Refused {
 			setters++ // an error may have come after the lock was set
@@ -101,8 +105,8 @@ func (w *withdrawal) Reply(c *node.Call) {
 	}
 }
 
-// settled reports whether nothing of the claim is left on the node, nor can come there any more. The node
-// executes in order, so what was put before this release has been answered by now, or is in doubt.
+// settled reports whether nothing of the claim is left on the node, nor can come there any more. The node answers
+// in order: what was put before this release has been answered by now, or never will be.
 func (w *withdrawal) settled(c *node.Call, v node.Vote) bool {
 	if v.Verdict == node.Unknown {
 		return false

@@ -59,13 +59,24 @@ func (w *world) client(opts ...redlock.ClientOption) *peer {
 
 func (w *world) clientWith(clock drift.Clock, opts ...redlock.ClientOption) *peer {
 	w.t.Helper()
+	return w.open(clock, append([]redlock.ClientOption{redlock.WithNodeTimeout(limit)}, opts...)...)
+}
+
+// tiny returns a client for TTLs that the limit does not fit into.
+func (w *world) tiny(opts ...redlock.ClientOption) *peer {
+	w.t.Helper()
+	return w.open(drift.Plain{}, opts...)
+}
+
+func (w *world) open(clock drift.Clock, opts ...redlock.ClientOption) *peer {
+	w.t.Helper()
 	p := &peer{}
 	nodes := make([]node.Node, len(w.nodes))
 	for i, n := range w.nodes {
 		p.lines = append(p.lines, &line{Node: n})
 		nodes[i] = p.lines[i]
 	}
-	c, err := redlock.NewOver(nodes, clock, append([]redlock.ClientOption{redlock.WithNodeTimeout(limit)}, opts...)...)
+	c, err := redlock.NewOver(nodes, clock, opts...)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -199,6 +210,12 @@ type meddler func(op *node.Op) fault
 func answer(v node.Vote) meddler { return func(*node.Op) fault { return fault{vote: &v} } }
 func deafen(*node.Op) fault      { return fault{deafen: true} }
 
+// cut is a line that nothing can be sent over.
+func cut(*node.Op) fault {
+	v := node.NotSent(errLost)
+	return fault{vote: &v}
+}
+
 // only applies f to operations of that kind.
 func only(kind node.Kind, f meddler) meddler {
 	return func(op *node.Op) fault {
@@ -246,7 +263,7 @@ func (l *line) Put(c *node.Call) {
 	}
 	switch {
 	case f.vote != nil:
-		if c.Send() {
+		if f.vote.Fate == node.Unsent || c.Send() {
 			c.Answer(*f.vote)
 		}
 	case f.deafen:

@@ -42,6 +42,8 @@ Redis masters, so that at most one of them runs at a time, on whatever machine.`
 		Version:       version(),
 		SilenceErrors: true, // execute tells them, in one line
 		SilenceUsage:  true,
+
+		SuggestionsMinimumDistance: 2,
 	}
 	root.SetVersionTemplate("redlock {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {

@@ -155,6 +155,7 @@ func TestALostRoundIsDecidedWhenItsReasonIsCertain(t *testing.T) {
 				ps[i].answer(0, v)
 			}
 			time.Sleep(2 * limit)
+			synctest.Wait()
 			if !a.done || a.res.Won() || a.claim != nil || a.after != tt.after || a.res.Unreachable() != tt.unreachable {
 				t.Errorf("%s: %+v", tt.name, a)
 			}
@@ -192,6 +193,7 @@ func TestALostRoundIsWithdrawn(t *testing.T) {
 		ps[3].answer(0, node.NotSent(errors.New("refused")))
 		ps[4].answer(0, node.Failed(errors.New("MISCONF"), false))
 		time.Sleep(2 * limit) // 5 was sent and is silent, 6 is queued
+		synctest.Wait()
 		if !a.done || a.res.Won() {
 			t.Fatalf("%+v", a)
 		}

@@ -83,6 +83,7 @@ func TestATokenThatSomebodyElseReachedIsNotAccepted(t *testing.T) {
 		ps[2].answer(0, granted(6))
 		ps[2].answer(1, node.Vote{Verdict: node.Refused, Reason: node.Outbid, Number: 120, Holders: 1})
 		time.Sleep(10 * time.Millisecond)
+		synctest.Wait()
 		raise := ps[1].op(len(ps[1].asked()) - 1)
 		if raise.Kind != node.Raise || raise.Token <= 120 || raise.Token > 120+8*3+1 {
 			t.Fatalf("the next bid is %+v, want one above 120, with room for three holders", raise)

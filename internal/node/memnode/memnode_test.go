@@ -147,7 +147,7 @@ func TestWhatIsUnderWayIsInDoubtWhenTheMasterStops(t *testing.T) {
 func TestExpiredKeysArePurged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := memnode.New("m", limit)
-		for i := range 100_000 {
+		for i := range 30_000 {
 			op := acquire(t, "a", 10*time.Millisecond)
 			op.Keys, _ = node.NewKeys("lock", string(rune(i)))
 			op.Retain = 10 * time.Millisecond

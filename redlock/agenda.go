@@ -134,7 +134,10 @@ func (h leaseHeap) Swap(i, j int) {
 }
 
 func (h *leaseHeap) Push(x any) {
-	l := x.(*Lease)
+	l, ok := x.(*Lease)
+	if !ok {
+		return // only add pushes
+	}
 	*h = append(*h, l)
 	l.place = len(*h)
 }

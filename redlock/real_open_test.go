@@ -192,7 +192,7 @@ func TestNodesThatAreNoneAreRefused(t *testing.T) {
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:7001"}})
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:7002"}})
 	for _, c := range []redis.UniversalClient{a, b, ring, cluster} {
-		defer c.Close()
+		t.Cleanup(func() { _ = c.Close() })
 	}
 	for _, tt := range []struct {
 		name  string

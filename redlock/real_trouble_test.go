@@ -125,8 +125,8 @@ func TestTransientTroubleIsAnOutageThatPasses(t *testing.T) {
 	}{
 		{"OOM", func(s *redistest.Server) { config(s, "maxmemory", "1") }, func(s *redistest.Server) { config(s, "maxmemory", "0") }},
 		{
-			"READONLY", func(s *redistest.Server) { s.DB.SlaveOf(context.Background(), "127.0.0.1", "1") },
-			func(s *redistest.Server) { s.DB.SlaveOf(context.Background(), "NO", "ONE") },
+			"READONLY", func(s *redistest.Server) { s.DB.ReplicaOf(context.Background(), "127.0.0.1", "1") },
+			func(s *redistest.Server) { s.DB.ReplicaOf(context.Background(), "NO", "ONE") },
 		},
 		{"MISCONF", func(s *redistest.Server) {
 			config(s, "dir", "/proc")

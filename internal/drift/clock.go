@@ -14,7 +14,9 @@ type Instant struct {
 //
 // It is a seam for simulated clients, whose clocks have a rate of their own; timers are plain time everywhere.
 type Clock interface {
+	// Now reads the clock.
 	Now() Instant
+	// Since returns how long ago start was.
 	Since(start Instant) time.Duration
 }
 

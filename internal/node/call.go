@@ -2,8 +2,9 @@ package node
 
 import "sync/atomic"
 
-// Receiver is told the answer of a call. Reply must not block: it runs on the goroutine that serves the node.
+// Receiver is told the answer of a call.
 type Receiver interface {
+	// Reply must not block: it runs on the goroutine that serves the node.
 	Reply(c *Call)
 }
 

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -22,12 +23,15 @@ type Keys struct {
 	tag string
 }
 
-// NewKeys derives the keys of a name. It fails for the few names that could be mistaken for a derived key,
-// which only a prefix that is empty or begins with a brace allows.
+// NewKeys derives the keys of a name. It fails for an empty key, and for the few names that could be mistaken for a
+// derived key, which only a prefix that is empty or begins with a brace allows.
 func NewKeys(prefix, name string) (Keys, error) {
 	lock := name
 	if prefix != "" {
 		lock = prefix + ":" + name
+	}
+	if lock == "" {
+		return Keys{}, errors.New("the key is empty")
 	}
 	k := Keys{Lock: lock, tag: tagFor(lock)}
 	if rest, ok := strings.CutPrefix(lock, "{"+k.tag+"}"); ok && strings.HasPrefix(rest, namespace) {
@@ -57,9 +61,10 @@ func tagFor(key string) string {
 		return tag
 	}
 	slot := Slot(key)
-	for i := 0; ; i++ {
-		if numeral := strconv.Itoa(i); Slot(numeral) == slot {
-			return numeral
+	numeral := make([]byte, 0, 8)
+	for i := int64(0); ; i++ {
+		if numeral = strconv.AppendInt(numeral[:0], i, 10); crc16(numeral)%slots == slot {
+			return string(numeral)
 		}
 	}
 }
@@ -76,18 +81,32 @@ func hashed(key string) string {
 	return key
 }
 
-// Slot is the cluster slot of key: CRC16 (XMODEM) of its hashed part, modulo 16384.
-func Slot(key string) uint16 {
-	var crc uint16
-	for _, b := range []byte(hashed(key)) {
-		crc ^= uint16(b) << 8
+// slots is the number of cluster slots.
+const slots = 16384
+
+// Slot is the cluster slot of key: CRC16 of its hashed part, modulo 16384.
+func Slot(key string) uint16 { return crc16([]byte(hashed(key))) % slots }
+
+// crc16 is the CRC16 of the Redis Cluster specification (XMODEM).
+func crc16(data []byte) (crc uint16) {
+	for _, b := range data {
+		crc = crc<<8 ^ crcTable[byte(crc>>8)^b]
+	}
+	return crc
+}
+
+// crcTable is the CRC16 of every single byte.
+var crcTable = func() (table [256]uint16) {
+	for i := range table {
+		crc := uint16(i) << 8
 		for range 8 {
-			if crc&0x8000 != 0 {
-				crc = crc<<1 ^ 0x1021
-			} else {
-				crc <<= 1
+			carry := crc&0x8000 != 0
+			crc <<= 1
+			if carry {
+				crc ^= 0x1021
 			}
 		}
+		table[i] = crc
 	}
-	return crc % 16384
-}
+	return table
+}()

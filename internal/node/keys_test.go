@@ -56,6 +56,7 @@ func FuzzKeys(f *testing.F) {
 		f.Add("", s, "{a}:redlock:fence:a")
 		f.Add("{p}", s, "b")
 	}
+	f.Add("", "", "0")
 	const holder = "01890a5d-ac96-774b-bcce-b302099a8057"
 	f.Fuzz(func(t *testing.T, prefix, name, other string) {
 		k, err := node.NewKeys(prefix, name)

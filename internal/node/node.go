@@ -9,10 +9,11 @@ import "time"
 
 // Node is one independent Redis master, or something that behaves like one.
 //
-// Calls reach a node in the order in which they were put. Put never blocks. Every call is answered exactly
-// once (Call.Answer), unless it is dropped first; the answer may come from inside Put, so a caller must not
-// hold a lock that its Receiver takes. Methods are safe for concurrent use.
+// Its methods are safe for concurrent use.
 type Node interface {
+	// Put sends the call behind all that were put before it, and never blocks. Every call is answered exactly once
+	// (Call.Answer), unless it is dropped first; the answer may come from inside Put, so a caller must not hold a
+	// lock that its Receiver takes.
 	Put(c *Call)
 	// String names the node in errors and logs. It holds no secret.
 	String() string

@@ -251,7 +251,7 @@ func TestAWithdrawalIsRepeatedUntilItIsAnswered(t *testing.T) {
 func TestAWithdrawalEndsWithTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ps, e := puppets(1)
-		ps[0].reply = func(op *node.Op) node.Vote { return node.Unanswered(errors.New("reset")) }
+		ps[0].reply = func(*node.Op) node.Vote { return node.Unanswered(errors.New("reset")) }
 		acquire(t.Context(), e, request(t, "a"))
 		start := time.Now()
 		e.Drain(t.Context())

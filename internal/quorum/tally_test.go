@@ -1,6 +1,7 @@
 package quorum_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/redquorum/locks/internal/node"
@@ -42,7 +43,7 @@ func (w twin) futures(n int) map[judgement]bool {
 	}
 	all := map[judgement]bool{}
 	for _, v := range []node.Verdict{node.Unknown, node.Granted, node.Refused} {
-		for j := range (twin{append(w.votes[:len(w.votes):len(w.votes)], v)}).futures(n) {
+		for j := range (twin{append(slices.Clip(w.votes), v)}).futures(n) {
 			all[j] = true
 		}
 	}
@@ -91,7 +92,7 @@ func TestTallyAgreesWithItsPlainTwin(t *testing.T) {
 			return
 		}
 		for _, v := range []node.Verdict{node.Unknown, node.Granted, node.Refused} {
-			walk(n, append(votes[:len(votes):len(votes)], v))
+			walk(n, append(slices.Clip(votes), v))
 		}
 	}
 	for n := 1; n <= 7; n++ {

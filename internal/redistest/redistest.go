@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -93,7 +94,7 @@ func (s *Server) Restart() {
 	s.tb.Helper()
 	host, port, _ := net.SplitHostPort(s.Addr)
 	args := append([]string{"redis-server", "--bind", host, "--port", port, "--save", "", "--appendonly", "no", "--dir", s.tb.TempDir()}, s.args...)
-	args = append(s.argv[:len(s.argv):len(s.argv)], args...)
+	args = slices.Concat(s.argv, args)
 	s.cmd = exec.Command(args[0], args[1:]...)
 	if err := s.cmd.Start(); err != nil {
 		s.tb.Fatal(err)
@@ -169,10 +170,10 @@ func (s *Server) Calls(command string) int {
 	return n
 }
 
-// Socket returns a path for a unix socket that is short enough for one.
+// Socket returns a path for a unix socket that is short enough for one, which a test's own folder need not be.
 func Socket(tb testing.TB) string {
 	tb.Helper()
-	dir, err := os.MkdirTemp("", "redlock")
+	dir, err := os.MkdirTemp("", "redlock") //nolint:usetesting // too long a path
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -8,6 +8,7 @@ package memnode
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -170,7 +171,7 @@ func (n *Node) shut(why error) {
 		why = errClosed
 	}
 	n.down = why
-	lost := append(n.inbox, n.outbox...)
+	lost := slices.Concat(n.inbox, n.outbox)
 	n.inbox, n.outbox = nil, nil
 	n.mu.Unlock()
 	for _, m := range lost {

@@ -56,7 +56,7 @@ func (k Kind) String() string {
 	}
 }
 
-// Op is one step, as it is put to every node of a round. It does not change once it was put.
+// Op is one step, as it is put to every node of a round. Its meaning does not change once it was put.
 type Op struct {
 	Kind   Kind
 	Keys   Keys
@@ -71,4 +71,8 @@ type Op struct {
 	// could arrive late has arrived; MarkAlways leaves it all the same (more than one call is in doubt).
 	Mark       time.Duration
 	MarkAlways bool
+
+	// Wire is what a kind of node makes of the operation, once for all nodes that it is put to. Only Put touches it:
+	// an operation is put by one goroutine at a time.
+	Wire any
 }

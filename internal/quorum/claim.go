@@ -53,7 +53,7 @@ func (e *Engine) Acquire(ctx context.Context, req Request) (*Claim, Result) {
 	}
 	res := r.wait(ctx, req.Limit)
 	if res.Won() {
-		res = c.settleToken(ctx, r, start)
+		res = c.settleToken(ctx, r, res, start)
 	}
 	if res.Won() {
 		res = e.timed(res, req.TTL, start)
@@ -76,13 +76,17 @@ func (e *Engine) timed(res Result, ttl time.Duration, start drift.Instant) Resul
 // once if a quorum granted just that number, else by raising the counters of the others while the lock is held
 // there. A counter that somebody else has brought to the token or past it does not count, or two holders would
 // get one token; then a higher one is tried.
-func (c *Claim) settleToken(ctx context.Context, acquired *round, start drift.Instant) Result {
+func (c *Claim) settleToken(ctx context.Context, acquired *round, res Result, start drift.Instant) Result {
 	e := c.engine
 	token, agreed := highestNumber(acquired)
+	if count(agreed) >= Size(len(agreed)) {
+		c.token = token
+		return res
+	}
 	for {
 		c.token = token
 		r := e.put(c.op(node.Raise, 0), agreed)
-		res := r.wait(ctx, c.req.Limit)
+		res = r.wait(ctx, c.req.Limit)
 		if res.Won() {
 			return res
 		}
@@ -115,6 +119,15 @@ func highestNumber(acquired *round) (number int64, nodes []bool) {
 		}
 	}
 	return number, nodes
+}
+
+func count(nodes []bool) (n int) {
+	for _, is := range nodes {
+		if is {
+			n++
+		}
+	}
+	return n
 }
 
 // highestBid returns the highest counter of the nodes that refused a raise for it, 0 if none did, and how many

@@ -25,29 +25,36 @@ func (c *Claim) Withdraw() { c.retract() }
 // others, to which nothing was sent or which refused, have nothing to give back and count as done.
 func (c *Claim) retract() *round {
 	r := newRound(len(c.engine.nodes))
-	until := time.Now().Add(c.longest)
-	var asked []int
+	asked := 0
 	for i := range c.traces {
 		if c.traces[i].empty() {
 			r.skip(i)
 		} else {
-			asked = append(asked, i)
+			asked++
 		}
 	}
-	c.engine.owe(len(asked))
-	for _, i := range asked {
-		w := &withdrawal{claim: c, round: r, until: until}
-		r.ask(c.engine.nodes[i], i, c.releaseOp(i), w)
+	c.engine.owe(asked)
+	plain, until := c.op(node.Release, 0), time.Now().Add(c.longest)
+	withdrawals := make([]withdrawal, len(c.traces))
+	for i := range c.traces {
+		if _, skipped := r.calls[i].Vote(); skipped {
+			continue
+		}
+		withdrawals[i] = withdrawal{claim: c, round: r, until: until}
+		r.ask(c.engine.nodes[i], i, c.releaseOp(i, plain), &withdrawals[i])
 	}
 	return r
 }
 
-// releaseOp is the release for node i: it leaves a mark where a call that sets the lock may still arrive.
-func (c *Claim) releaseOp(i int) *node.Op {
-	op := c.op(node.Release, 0)
-	if doubts, setters := c.traces[i].count(); doubts > 0 {
-		op.Mark, op.MarkAlways = c.longest, setters > 1
+// releaseOp is the release for node i: plain, or one that leaves a mark, if a call that sets the lock may still
+// arrive. Where that call is the only one, and turns out to have arrived, there is no need for the mark.
+func (c *Claim) releaseOp(i int, plain *node.Op) *node.Op {
+	doubts, setters := c.traces[i].count()
+	if doubts == 0 {
+		return plain
 	}
+	op := c.op(node.Release, 0)
+	op.Mark, op.MarkAlways = c.longest, setters > 1
 	return op
 }
 
@@ -117,5 +124,6 @@ func (w *withdrawal) settled(c *node.Call, v node.Vote) bool {
 }
 
 func (w *withdrawal) again(i int) {
-	w.claim.engine.nodes[i].Put(&node.Call{Op: w.claim.releaseOp(i), Node: i, To: w})
+	op := w.claim.releaseOp(i, w.claim.op(node.Release, 0))
+	w.claim.engine.nodes[i].Put(&node.Call{Op: op, Node: i, To: w})
 }

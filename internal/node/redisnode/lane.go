@@ -44,12 +44,15 @@ type lane struct {
 	queue []*node.Call
 	down  *node.Vote // the answer to every call while the node is left alone
 
-	up bool // the last batch was answered; the goroutine's own
+	// The goroutine's own.
+	pipe redis.Pipeliner
+	up   bool // the last batch was answered
 }
 
 func newLane(client redis.UniversalClient, reach func(ctx context.Context) error) *lane {
 	l := &lane{client: client, reach: reach, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
+	l.pipe = client.Pipeline()
 	go l.run()
 	return l
 }
@@ -192,20 +195,20 @@ func (l *lane) send(batch []*node.Call) bool {
 
 // pipeline runs the calls' scripts in one round trip, by digest or by full text.
 func (l *lane) pipeline(batch []*node.Call, full bool) (votes []node.Vote, good bool) {
-	pipe := l.client.Pipeline()
-	cmds := make([]command, len(batch))
+	cmds, replies := make([]redis.Cmder, len(batch)), make([]*redis.Cmd, len(batch))
 	for i, c := range batch {
-		s := scripts[c.Op.Kind]
-		args := s.command(c.Op)
+		w := wireOf(c.Op)
+		args := w.args
 		if full {
-			args[0], args[1] = "eval", s.text
+			args = w.full()
 		}
-		cmds[i] = command{redis.NewCmd(l.ctx, args...)}
-		_ = pipe.Process(l.ctx, cmds[i]) // queues; the error is the command's
+		replies[i] = redis.NewCmd(l.ctx, args...)
+		cmds[i] = command{replies[i]}
 	}
-	_, _ = pipe.Exec(l.ctx) // the first error of a command, each is looked at below
+	_ = l.pipe.BatchProcess(l.ctx, cmds...) // queues; errors are the commands'
+	_, _ = l.pipe.Exec(l.ctx)               // returns the first of them
 	votes, good = make([]node.Vote, len(batch)), true
-	for i, cmd := range cmds {
+	for i, cmd := range replies {
 		var answered bool
 		votes[i], answered = l.vote(batch[i].Op.Kind, cmd)
 		good = good && answered
@@ -214,7 +217,7 @@ func (l *lane) pipeline(batch []*node.Call, full bool) (votes []node.Vote, good 
 }
 
 // vote reads a command's outcome. answered is false if the server did not reply.
-func (l *lane) vote(kind node.Kind, cmd command) (v node.Vote, answered bool) {
+func (l *lane) vote(kind node.Kind, cmd *redis.Cmd) (v node.Vote, answered bool) {
 	reply, err := cmd.Result()
 	if err == nil {
 		return decode(kind, reply), true

@@ -39,7 +39,10 @@ func Over(name string, client redis.UniversalClient) *Node {
 func (n *Node) String() string { return n.name }
 
 // Put queues the call.
-func (n *Node) Put(c *node.Call) { n.lane.put(c) }
+func (n *Node) Put(c *node.Call) {
+	wireOf(c.Op) // here, where no other node of the round works on it
+	n.lane.put(c)
+}
 
 // Close ends the lane and the private client.
 func (n *Node) Close() error {

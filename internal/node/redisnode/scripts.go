@@ -2,6 +2,7 @@ package redisnode
 
 import (
 	_ "embed"
+	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -67,12 +68,31 @@ func newScript(text string, args func(op *node.Op) (keys, argv []any)) *script {
 	return &script{text: text, digest: redis.NewScript(text).Hash(), args: args}
 }
 
-// command builds the whole argument list of EVALSHA for op. Names and holders are arguments, never part of a
-// script's text.
-func (s *script) command(op *node.Op) []any {
+// wire is an operation as it is sent to every master: the arguments of EVALSHA. Names and holders are arguments, never
+// part of a script's text.
+type wire struct {
+	kind node.Kind
+	args []any
+}
+
+// wireOf returns the operation's wire form, which is made once.
+func wireOf(op *node.Op) *wire {
+	if w, ok := op.Wire.(*wire); ok {
+		return w
+	}
+	s := scripts[op.Kind]
 	keys, argv := s.args(op)
-	args := make([]any, 0, 3+len(keys)+len(argv))
-	args = append(args, "evalsha", s.digest, len(keys))
-	args = append(args, keys...)
-	return append(args, argv...)
+	w := &wire{kind: op.Kind, args: make([]any, 0, 3+len(keys)+len(argv))}
+	w.args = append(w.args, "evalsha", s.digest, len(keys))
+	w.args = append(w.args, keys...)
+	w.args = append(w.args, argv...)
+	op.Wire = w
+	return w
+}
+
+// full returns the same as arguments of EVAL.
+func (w *wire) full() []any {
+	args := slices.Clone(w.args)
+	args[0], args[1] = "eval", scripts[w.kind].text
+	return args
 }

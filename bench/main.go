@@ -24,9 +24,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := bench(ctx, os.Args[1:])
 	stop()
-	switch {
-	case err == nil, errors.Is(err, flag.ErrHelp):
-	default:
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)
 	}
@@ -58,15 +56,13 @@ type plan struct {
 
 func parse(args []string) (*plan, error) {
 	p := &plan{nodes: numbers{3, 5}, callers: numbers{1, 16, 128}}
-	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	flags := flag.NewFlagSet("bench", flag.ExitOnError)
 	flags.Var(&p.nodes, "n", "numbers of masters, a `list` with commas")
 	flags.Var(&p.callers, "c", "numbers of concurrent callers, a `list` with commas")
 	flags.DurationVar(&p.duration, "d", time.Second, "length of one repetition")
 	flags.IntVar(&p.reps, "reps", 3, "repetitions, of which the medians are told")
 	flags.BoolVar(&p.check, "check", false, "exit with 1 unless redlock keeps the promised distance to "+reference)
-	if err := flags.Parse(args); err != nil {
-		return nil, err
-	}
+	_ = flags.Parse(args) // ends the program if it fails
 	if err := p.problem(flags.Args()); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"runtime"
 	"slices"
 	"strconv"
@@ -16,6 +17,9 @@ const (
 	// allNames is how many names the callers share out among themselves: the same whatever their number, so that the
 	// masters have the same number of keys to look after.
 	allNames = 8192
+	// tolerated is the part of the operations that may fail: on a machine that is so busy that it stands still for
+	// longer than a library's time limit, some do. They are told, and not measured.
+	tolerated = 0.01
 	// watchInterval is the time between two counts of the goroutines. They are counted in passing, by one timer, since
 	// counting in every operation would be measured with it.
 	watchInterval = 2 * time.Millisecond
@@ -54,7 +58,8 @@ func medians(runs []figures) figures {
 
 // A run is what was seen while a contestant worked.
 type run struct {
-	took       []time.Duration // every operation, in order of length
+	took       []time.Duration // every operation that succeeded, in order of length
+	failed     []error
 	elapsed    time.Duration
 	allocs     uint64
 	goroutines int
@@ -92,6 +97,10 @@ func measure(ctx context.Context, m *masters, c contestant, callers int, d time.
 		return figures{}, fmt.Errorf("%s: %w", c.name, err)
 	}
 	r.goroutines -= present
+	if len(r.failed) > 0 {
+		fmt.Fprintf(os.Stderr, "bench: %s: %d of %d operations failed, the first with: %v\n",
+			c.name, len(r.failed), len(r.failed)+len(r.took), r.failed[0])
+	}
 	if r.left, err = m.lockKeys(ctx); err != nil {
 		return figures{}, err
 	}
@@ -119,8 +128,15 @@ func observe(ctx context.Context, m *masters, c contestant, p peer, callers int,
 	if err != nil {
 		return r, err
 	}
+	r.took, r.failed = t.results()
+	switch all := len(r.took) + len(r.failed); {
+	case all == 0:
+		return r, fmt.Errorf("no caller came to its turn within %v", d)
+	case float64(len(r.failed)) > tolerated*float64(all):
+		return r, fmt.Errorf("%d of %d operations failed, the first with: %w", len(r.failed), all, r.failed[0])
+	}
 	after, err := m.calls(ctx, c.sends)
-	r.commands, r.took = after-before, t.took()
+	r.commands = after - before
 	return r, err
 }
 
@@ -160,9 +176,10 @@ type team struct {
 
 // A caller is one goroutine that locks its own names in turn, so that nobody ever waits for anybody.
 type caller struct {
-	names []string
-	next  int
-	took  []time.Duration
+	names  []string
+	next   int
+	took   []time.Duration
+	failed []error
 }
 
 func newTeam(p peer, callers int) *team {
@@ -178,8 +195,7 @@ func newTeam(p peer, callers int) *team {
 	return t
 }
 
-// work lets the callers work for d. An operation that has begun is finished. An error ends it early: nothing is in
-// anybody's way here, so there should be none.
+// work lets the callers work for d. An operation that has begun is finished. Only the end of ctx ends it early.
 func (t *team) work(ctx context.Context, d time.Duration) error {
 	end := time.Now().Add(d)
 	g, ctx := errgroup.WithContext(ctx)
@@ -191,10 +207,15 @@ func (t *team) work(ctx context.Context, d time.Duration) error {
 
 func (c *caller) work(ctx context.Context, p peer, end time.Time) error {
 	for start := time.Now(); start.Before(end); start = time.Now() {
-		if err := lockOnce(ctx, p, c.names[c.next]); err != nil {
+		err := lockOnce(ctx, p, c.names[c.next])
+		switch {
+		case err == nil:
+			c.took = append(c.took, time.Since(start))
+		case ctx.Err() != nil:
 			return err
+		default:
+			c.failed = append(c.failed, err)
 		}
-		c.took = append(c.took, time.Since(start))
 		c.next = (c.next + 1) % len(c.names)
 	}
 	return nil
@@ -208,19 +229,20 @@ func lockOnce(ctx context.Context, p peer, name string) error {
 	return l.Release(ctx)
 }
 
-// forget throws away the times so far.
+// forget throws away the results so far.
 func (t *team) forget() {
 	for i := range t.callers {
-		t.callers[i].took = t.callers[i].took[:0]
+		c := &t.callers[i]
+		c.took, c.failed = c.took[:0], nil
 	}
 }
 
-// took returns the times of all operations, in order of length.
-func (t *team) took() []time.Duration {
-	var all []time.Duration
+// results returns the times of all operations that succeeded, in order of length, and the errors of the others.
+func (t *team) results() (took []time.Duration, failed []error) {
 	for i := range t.callers {
-		all = append(all, t.callers[i].took...)
+		took = append(took, t.callers[i].took...)
+		failed = append(failed, t.callers[i].failed...)
 	}
-	slices.Sort(all)
-	return all
+	slices.Sort(took)
+	return took, failed
 }

@@ -90,24 +90,38 @@ func (t *target) try(ctx context.Context) (*Lease, error) {
 	if err := t.ready(ctx); err != nil {
 		return nil, err
 	}
-	var last error
-	for start, attempt := time.Now(), 1; ; attempt++ {
-		lease, res, err := t.attempt(ctx, ctx)
+	start := time.Now()
+	lease, res, err := t.attempt(ctx, ctx)
+	if lease != nil || err != nil {
+		return lease, err
+	}
+	if res.Interrupted {
+		return nil, t.ended(ctx, ctx, nil, res)
+	}
+	if !split(res) {
+		return nil, t.lost(res)
+	}
+	return t.tryAgain(ctx, res, t.config.limit-time.Since(start))
+}
+
+// tryAgain repeats an attempt that nobody can have won, for as long as is left.
+func (t *target) tryAgain(ctx context.Context, last quorum.Result, left time.Duration) (*Lease, error) {
+	within, cancel := context.WithTimeout(ctx, left)
+	defer cancel()
+	for attempt := 1; split(last) && t.client.pause(within, splitDelay(attempt)); attempt++ {
+		lease, res, err := t.attempt(ctx, within)
 		if lease != nil || err != nil {
 			return lease, err
 		}
-		delay := splitDelay(attempt)
-		switch {
-		case res.Interrupted:
-			return nil, t.ended(ctx, ctx, last, res)
-		case !split(res), time.Since(start)+delay > t.config.limit:
-			return nil, t.lost(res)
+		if res.Interrupted {
+			break
 		}
-		last = class(res)
-		if !t.client.pause(ctx, delay) {
-			return nil, t.ended(ctx, ctx, last, res)
-		}
+		last = res
 	}
+	if ctx.Err() != nil || t.client.isClosed() {
+		return nil, t.ended(ctx, ctx, class(last), last)
+	}
+	return nil, t.lost(last)
 }
 
 // ready reports what keeps the first attempt from being made.
@@ -126,6 +140,8 @@ func (t *target) ready(ctx context.Context) error {
 // attempt makes one attempt with a holder id of its own. The lease takes its values from ctx; waiting limits the
 // attempt. There is neither a lease nor an error if the attempt was lost.
 func (t *target) attempt(ctx, waiting context.Context) (*Lease, quorum.Result, error) {
+	t.client.engine.Enter()
+	defer t.client.engine.Leave()
 	holder, err := uuid.NewV7() // 62 random bits beside the time, from crypto/rand
 	if err != nil {
 		return nil, quorum.Result{}, t.fail(nil, err)

@@ -65,7 +65,7 @@ func TestAcquireDoesNotExtendUnlessAsked(t *testing.T) {
 		}
 		time.Sleep(l.Validity() - 1)
 		wantHeld(t, l, 1)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		wantOver(t, l, redlock.ErrLeaseLost)
 		if n := len(c.sent(node.Extend)); n != 0 {
@@ -225,6 +225,27 @@ func TestMaxHoldEndsALeaseHoweverOftenItIsExtended(t *testing.T) {
 	}
 }
 
+// WithAutoExtend: leases extend themselves until they are released, lost, or reach WithMaxHold.
+func TestAnExtendingLeaseOutlivesAShorterExtension(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, w *world) {
+		l := acquire(t, w.client().Mutex("a", redlock.WithAutoExtend(true)))
+		wantErr(t, l.Extend(t.Context(), time.Second), nil)
+		time.Sleep(time.Minute)
+		if cause := context.Cause(l.Context()); cause != nil || l.Validity() == 0 {
+			t.Errorf("over although every node is well: %v", cause)
+		}
+	})
+}
+
+func TestAnExtendingLeaseKeepsALongerExtension(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, w *world) {
+		l := acquire(t, w.client().Mutex("a", redlock.WithAutoExtend(true)))
+		wantErr(t, l.Extend(t.Context(), time.Hour), nil)
+		time.Sleep(time.Minute)
+		wantHeld(t, l, valid(time.Hour)-time.Minute)
+	})
+}
+
 func TestTinyTTLsDoNotLoopHot(t *testing.T) {
 	t.Run("held", func(t *testing.T) {
 		bubble(t, 3, func(t *testing.T, w *world) {
@@ -279,7 +300,7 @@ func TestAPermanentErrorIsNoLossBeforeTheDeadline(t *testing.T) {
 		if err := l.Context().Err(); err != nil {
 			t.Fatalf("over before its deadline: %v", context.Cause(l.Context()))
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		wantOver(t, l, redlock.ErrLeaseLost)
 	})

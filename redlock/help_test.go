@@ -203,6 +203,7 @@ type fault struct {
 	vote   *node.Vote    // answer with it, and don't bother the node
 	deafen bool          // hand it on, and lose the answer
 	delay  time.Duration // hand it on later
+	late   time.Duration // send it, lose the answer, and deliver it only then
 }
 
 type meddler func(op *node.Op) fault
@@ -249,8 +250,11 @@ func (l *line) calls() int {
 	return len(l.log)
 }
 
-// Close leaves the master to its other clients.
-func (l *line) Close() error { return nil }
+// Close leaves the master to its other clients. Nothing is sent any more.
+func (l *line) Close() error {
+	l.meddle(cut)
+	return nil
+}
 
 func (l *line) Put(c *node.Call) {
 	l.mu.Lock()
@@ -266,19 +270,27 @@ func (l *line) Put(c *node.Call) {
 		if f.vote.Fate == node.Unsent || c.Send() {
 			c.Answer(*f.vote)
 		}
-	case f.deafen:
+	case f.deafen, f.late > 0:
 		if c.Send() {
-			l.Node.Put(&node.Call{Op: c.Op, Node: c.Node, To: nobody{}})
+			l.deliver(&node.Call{Op: c.Op, Node: c.Node, To: nobody{}}, f.late)
 			time.AfterFunc(limit, func() { c.Answer(node.Unanswered(errLost)) })
 		}
 	case f.delay > 0:
-		l.mu.Lock()
-		l.late = append(l.late, c)
-		l.mu.Unlock()
-		time.AfterFunc(f.delay, l.handOn)
+		l.deliver(c, f.delay)
 	default:
 		l.Node.Put(c)
 	}
+}
+
+func (l *line) deliver(c *node.Call, after time.Duration) {
+	if after == 0 {
+		l.Node.Put(c)
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.late = append(l.late, c)
+	time.AfterFunc(after, l.handOn)
 }
 
 func (l *line) handOn() {

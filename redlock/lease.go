@@ -134,10 +134,10 @@ func (l *Lease) StopAutoExtend() {
 // ErrReleased or ErrClosed if that was on purpose, ErrNoQuorum if the nodes do not answer, ErrInvalid if ttl is
 // below 10 ms, or the error of ctx, which limits the call.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
-	ttl = ttl.Truncate(time.Millisecond)
 	if ttl < MinDuration {
 		return invalid("extend", l.target.name, "a TTL of %v is below the least duration of %v (a bare number is nanoseconds)", ttl, MinDuration)
 	}
+	ttl = ttl.Truncate(time.Millisecond)
 	var last *Error
 	for {
 		retry, err := l.extendOnce(ctx, ttl)
@@ -184,7 +184,7 @@ func (l *Lease) Release(ctx context.Context) error {
 	if !l.finishAs(ErrReleased) {
 		return l.overError("release")
 	}
-	res := l.claim.Release(ctx)
+	res := l.claim.Release(context.WithoutCancel(ctx))
 	switch {
 	case res.Won():
 		return nil
@@ -206,7 +206,7 @@ func (l *Lease) finish(ctx context.Context) error {
 	return err
 }
 
-// close is the release by the client's Shutdown. If ctx has ended it does not wait for answers.
+// close is the release by the client's Shutdown. It waits for answers until ctx ends.
 func (l *Lease) close(ctx context.Context) error {
 	if l.begin(ctx, "release") != nil {
 		l.drop(ErrClosed)
@@ -216,10 +216,10 @@ func (l *Lease) close(ctx context.Context) error {
 	if !l.finishAs(ErrClosed) {
 		return nil
 	}
-	if res := l.claim.Release(ctx); !res.Won() && !res.Refuted() {
+	if res := l.claim.Release(ctx); !res.Won() && !res.Refuted() && !res.Interrupted {
 		return l.fail("release", res, ErrNoQuorum)
 	}
-	return nil
+	return nil // what ended the waiting, Shutdown tells
 }
 
 // drop ends the lease without waiting for answers.
@@ -231,11 +231,15 @@ func (l *Lease) drop(why error) {
 
 // begin takes the turn for an operation on a lease that is held.
 func (l *Lease) begin(ctx context.Context, op string) error {
+	if ctx.Err() != nil { // select would choose by chance
+		return &Error{Op: op, Name: l.target.name, causes: ended(ctx)}
+	}
 	select {
 	case l.turn <- struct{}{}:
 	case <-ctx.Done():
 		return &Error{Op: op, Name: l.target.name, causes: ended(ctx)}
 	}
+	l.client.engine.Enter()
 	l.tick() // a deadline that has passed comes before every operation
 	if err := l.overError(op); err != nil {
 		l.done()
@@ -245,7 +249,10 @@ func (l *Lease) begin(ctx context.Context, op string) error {
 }
 
 // done gives the turn back.
-func (l *Lease) done() { <-l.turn }
+func (l *Lease) done() {
+	<-l.turn
+	l.client.engine.Leave()
+}
 
 // rest is what is left until the deadline. The caller holds mu.
 func (l *Lease) rest() time.Duration {
@@ -306,6 +313,7 @@ func (l *Lease) lose(why error) {
 	if !l.finishAs(why) {
 		return
 	}
+	l.client.engine.Enter()
 	go func() { // an operation under way ends within the node timeout; a logger may take as long as it likes
 		l.turn <- struct{}{}
 		l.claim.Withdraw()
@@ -347,6 +355,10 @@ func (l *Lease) failed(ctx context.Context, op string, res quorum.Result) *Error
 	case res.Interrupted:
 		return l.fail(op, res, ended(ctx)...)
 	default:
+		l.tick()
+		if l.overError(op) != nil { // the time ran out meanwhile
+			return l.fail(op, res, ErrLeaseLost)
+		}
 		return l.fail(op, res, ErrNoQuorum)
 	}
 }

@@ -3,8 +3,8 @@ package redlock
 import (
 	"fmt"
 	"reflect"
-	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
@@ -132,7 +132,16 @@ func same(a, b redis.UniversalClient) bool {
 	return reflect.ValueOf(a).Comparable() && any(a) == any(b)
 }
 
-var userinfo = regexp.MustCompile(`//[^/]*@`)
-
-// redact leaves out what may be a password, also where the URL is too broken to be parsed.
-func redact(url string) string { return strconv.Quote(userinfo.ReplaceAllString(url, "//…@")) }
+// redact leaves out what may be a password: all between the scheme and the last @, and all parameters. Of what does
+// not look like a URL nothing is shown.
+func redact(url string) string {
+	url, _, _ = strings.Cut(url, "?")
+	scheme, rest, ok := strings.Cut(url, "://")
+	if !ok {
+		return "(without a scheme)"
+	}
+	if at := strings.LastIndexByte(rest, '@'); at >= 0 {
+		rest = "…" + rest[at:]
+	}
+	return strconv.Quote(scheme + "://" + rest)
+}

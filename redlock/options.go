@@ -86,7 +86,7 @@ func (c *lockConfig) refuse(format string, args ...any) {
 // WithTTL sets how long a lease lives on the nodes if it is not extended: the time after which a lock is free
 // again when its holder has died. It is cut to whole milliseconds. Default 10 s, at least 10 ms.
 func WithTTL(d time.Duration) Option {
-	return duration("WithTTL", d.Truncate(time.Millisecond), func(c *lockConfig) *time.Duration { return &c.ttl })
+	return duration("WithTTL", d, func(c *lockConfig) *time.Duration { return &c.ttl })
 }
 
 // WithWait limits how long Acquire waits; the context may end it earlier. When it is reached the error matches
@@ -216,6 +216,7 @@ func (c *lockConfig) complete(client *clientConfig) string {
 	if client.nodeTimeout == 0 {
 		c.limit = min(c.limit, c.ttl/3)
 	}
+	c.ttl = c.ttl.Truncate(time.Millisecond) // what Redis gets, and what validity is counted from
 	interval := c.interval
 	if interval == 0 {
 		interval = c.ttl / 3

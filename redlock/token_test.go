@@ -1,10 +1,9 @@
 package redlock_test
 
 import (
-	"context"
-	"errors"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -223,17 +222,13 @@ func TestALockWithoutATokenIsNotKept(t *testing.T) {
 	}{
 		"raise fails":           {answer(node.Failed(errLost, false)), redlock.ErrNoQuorum},
 		"raise cannot be sent":  {cut, redlock.ErrNoQuorum},
-		"raise is not answered": {func(op *node.Op) fault { return deafen(op) }, redlock.ErrNoQuorum},
+		"raise is not answered": {deafen, redlock.ErrNoQuorum},
 		"lock is gone":          {answer(node.Vote{Verdict: node.Refused, Reason: node.Missing, Fate: node.Done}), redlock.ErrNotAcquired},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 3, func(t *testing.T, w *world) {
-				for i, n := range w.nodes { // no two counters agree
-					lift := &node.Op{Kind: node.Acquire, Keys: keysOf(t, "a"), Holder: "x", TTL: time.Second, Floor: time.Now().Add(time.Duration(i) * 100 * time.Millisecond).UnixMicro(), Retain: time.Hour}
-					nodetest.Ask(n, lift)
-					nodetest.Ask(n, &node.Op{Kind: node.Release, Keys: keysOf(t, "a"), Holder: "x"})
-				}
+				scatterCounters(t, w)
 				c := w.client()
 				c.meddle(only(node.Raise, test.raise))
 				l, err := c.Mutex("a").TryAcquire(t.Context())
@@ -251,30 +246,39 @@ func TestALockWithoutATokenIsNotKept(t *testing.T) {
 	}
 }
 
-// The holder is paused between the grant and its token. Whoever follows has the higher one, and the first has none.
-func TestAPauseBetweenGrantAndTokenCannotOutbidTheSuccessor(t *testing.T) {
+// The raise, and all that follows it, arrives when the lock has long had another holder.
+func TestALateRaiseCannotOutbidTheSuccessor(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, w *world) {
-		for i, n := range w.nodes {
-			nodetest.Ask(n, &node.Op{Kind: node.Acquire, Keys: keysOf(t, "a"), Holder: "x", TTL: redlock.MinDuration, Floor: int64(i+1) << 50, Retain: time.Hour})
-		}
-		time.Sleep(time.Second)
-		slow := w.client(redlock.WithTTL(time.Second), redlock.WithExtendInterval(limit))
-		slow.meddle(only(node.Raise, func(*node.Op) fault { return fault{delay: 2 * time.Second} }))
-		first := make(chan error, 1)
-		go func() {
-			_, err := slow.Mutex("a").TryAcquire(t.Context())
-			first <- err
-		}()
-		wantErr(t, <-first, redlock.ErrNoQuorum)
+		scatterCounters(t, w)
+		slow := w.client(redlock.WithTTL(time.Second))
+		var stuck atomic.Bool
+		slow.meddle(func(op *node.Op) fault {
+			if op.Kind == node.Raise || stuck.Load() {
+				stuck.Store(true)
+				return fault{late: 2 * time.Second}
+			}
+			return fault{}
+		})
+		_, err := slow.Mutex("a").TryAcquire(t.Context())
+		wantErr(t, err, redlock.ErrNoQuorum)
 		l := acquire(t, w.client().Mutex("a"))
 		time.Sleep(3 * time.Second)
 		wantErr(t, l.Verify(t.Context()), nil)
-		token := l.Token()
 		release(t, l)
-		if next := acquire(t, w.client().Mutex("a")); next.Token() <= token {
-			t.Errorf("token %d after %d", next.Token(), token)
+		if next := acquire(t, w.client().Mutex("a")); next.Token() <= l.Token() {
+			t.Errorf("token %d after %d", next.Token(), l.Token())
 		}
 	})
+}
+
+// scatterCounters makes every node's counter another.
+func scatterCounters(t *testing.T, w *world) {
+	t.Helper()
+	for i, n := range w.nodes {
+		floor := time.Now().Add(time.Duration(i) * 100 * time.Millisecond).UnixMicro()
+		nodetest.Ask(n, &node.Op{Kind: node.Acquire, Keys: keysOf(t, "a"), Holder: "x", TTL: time.Second, Floor: floor, Retain: time.Hour})
+		nodetest.Ask(n, &node.Op{Kind: node.Release, Keys: keysOf(t, "a"), Holder: "x"})
+	}
 }
 
 func TestAStaleWriterIsRefused(t *testing.T) {
@@ -306,6 +310,3 @@ func TestHoldersAreUnique(t *testing.T) {
 		}
 	})
 }
-
-var _ = errors.Is
-var _ = context.Canceled

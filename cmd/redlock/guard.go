@@ -29,8 +29,10 @@ func newPlan(ttl, killAfter, maxHold time.Duration) plan {
 		margin:    min(max(50*time.Millisecond, ttl/50), ttl/10),
 		killAfter: killAfter,
 	}
-	if maxHold > 0 { // known from the start, so that the command can have all of its time
-		p.hold = max(time.Nanosecond, maxHold-p.margin-min(killAfter, maxHold/2))
+	if maxHold > 0 { // its end is known from the start, so that the command can have all of killAfter
+		p.margin = min(p.margin, maxHold/10)
+		p.grace = min(p.grace, maxHold/3)
+		p.hold = maxHold - p.margin - p.tick() - min(killAfter, maxHold/2)
 	}
 	return p
 }
@@ -73,7 +75,7 @@ type guard struct {
 	acquired time.Time
 
 	asked time.Time // when TERM was sent; zero: not yet
-	why   error     // why the command had to end, or may not have been alone; nil: neither
+	why   error     // why the command had to end, or may not have been alone
 }
 
 // wait passes signals on until the command has ended, and returns its exit code. It writes nothing to stderr, which
@@ -85,7 +87,7 @@ func (g *guard) wait(signals <-chan os.Signal) int {
 	for {
 		select {
 		case code := <-g.child.exited:
-			if g.lease.Context().Err() != nil { // noticed only now
+			if g.lease.Validity() == 0 { // noticed only now: the command may not have been alone
 				g.blame()
 			}
 			return code
@@ -109,12 +111,12 @@ func (g *guard) look() {
 	}
 	switch g.plan.next(g.lease.Validity(), time.Since(g.acquired), asked) {
 	case ask:
-		g.blame()
-		g.asked = time.Now()
 		g.child.signal(syscall.SIGTERM)
-	case kill:
+		g.asked = time.Now()
 		g.blame()
+	case kill:
 		g.child.kill()
+		g.blame()
 	case carryOn:
 	}
 }
@@ -123,7 +125,8 @@ func (g *guard) look() {
 func (g *guard) blame() {
 	switch {
 	case g.why != nil:
-	case g.lease.Context().Err() != nil:
+	case g.lease.Validity() == 0:
+		<-g.lease.Context().Done() // by the same deadline, at the latest in a moment
 		g.why = context.Cause(g.lease.Context())
 	case g.plan.hold > 0 && time.Since(g.acquired) >= g.plan.hold:
 		g.why = fmt.Errorf("hold %q: the maximum hold was reached, the command was ended", g.lease.Name())

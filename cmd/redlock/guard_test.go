@@ -22,8 +22,8 @@ func TestPlanNext(t *testing.T) {
 		{"last moment, not asked in time", 200 * time.Millisecond, 0, never, kill},
 		{"over", 0, 0, never, kill},
 		{"extended after all, and still not ended", 9 * time.Second, 0, 5 * time.Second, kill},
-		{"before the end of the hold", 5 * time.Second, 54700 * time.Millisecond, never, carryOn},
-		{"end of the hold", 5200 * time.Millisecond, 54800 * time.Millisecond, never, ask},
+		{"before the end of the hold", 5300 * time.Millisecond, 54600 * time.Millisecond, never, carryOn},
+		{"end of the hold", 5300 * time.Millisecond, 54700 * time.Millisecond, never, ask},
 	} {
 		if got := p.next(test.left, test.held, test.asked); got != test.want {
 			t.Errorf("%s: got %d, want %d", test.name, got, test.want)
@@ -45,8 +45,8 @@ func TestPlanFits(t *testing.T) {
 				if p.grace > killAfter || p.grace+p.margin+tick > ttl/2 {
 					t.Errorf("ttl %v, kill after %v: TERM with %v + %v left", ttl, killAfter, p.grace, p.margin)
 				}
-				if (p.hold > 0) != (maxHold > 0) || p.hold > maxHold {
-					t.Errorf("max hold %v: TERM after %v", maxHold, p.hold)
+				if maxHold > 0 && (p.hold < maxHold/4 || p.hold > maxHold-p.margin-p.grace) {
+					t.Errorf("ttl %v, kill after %v, max hold %v: TERM after %v", ttl, killAfter, maxHold, p.hold)
 				}
 			}
 		}

@@ -7,12 +7,14 @@ import (
 	"os"
 	"strings"
 
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/spf13/cobra"
 
 	"github.com/redquorum/locks/cmd/redlock/internal/demo"
 )
 
 func main() {
+	logging.Disable() // go-redis writes to stderr, in a form of its own, what the errors of the library say as well
 	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
 }
 

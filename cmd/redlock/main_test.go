@@ -42,7 +42,7 @@ func withPrograms(m *testing.M) int {
 	if err != nil {
 		panic(err)
 	}
-	defer os.RemoveAll(programs)
+	defer func() { _ = os.RemoveAll(programs) }()
 	for _, name := range []string{redlockName, stampName} {
 		if err := os.Symlink(self, program(name)); err != nil {
 			panic(err)
@@ -87,7 +87,7 @@ func TestCommandLine(t *testing.T) {
 		{args: "completion bash", stdout: "complete"},
 		{args: "__complete run --", stdout: "--max-hold"},
 		{args: "__complete run --ttl", stdout: "--ttl"},
-		{args: "__complete run ", stdout: ":4\n"},       // a name: no files
+		{args: "__complete run ", stdout: ":4\n"},        // a name: no files
 		{args: "__complete run job -- ", stdout: ":0\n"}, // a command: files
 		{args: "rnu", code: 64, stderr: `redlock: unknown command "rnu" (did you mean run?)`},
 		{args: "frobnicate", code: 64, stderr: `redlock: unknown command "frobnicate" (see redlock --help)`},

@@ -16,8 +16,8 @@ type Engine struct {
 	factor float64
 
 	mu     sync.Mutex
-	owed   int           // withdrawals that no node has answered for yet
-	idle   chan struct{} // closed when owed is 0; made by whoever drains
+	busy   int           // operations under way, and withdrawals that no node has answered for yet
+	idle   chan struct{} // closed when busy is 0; made by whoever drains
 	closed bool
 }
 
@@ -29,12 +29,18 @@ func New(nodes []node.Node, clock drift.Clock, factor float64) *Engine {
 // Nodes returns the engine's nodes; votes are in their order.
 func (e *Engine) Nodes() []node.Node { return e.nodes }
 
-// Drain waits until every withdrawal has been answered, or given up after its TTL, or ctx ends. From then on
-// nothing is retried.
+// Enter counts an operation that is under way until Leave: Drain waits for it, and so for what it withdraws.
+func (e *Engine) Enter() { e.count(1) }
+
+// Leave ends what Enter began.
+func (e *Engine) Leave() { e.count(-1) }
+
+// Drain waits until nothing is under way, and every withdrawal has been answered or given up after its TTL, or ctx
+// ends. From then on nothing is retried.
 func (e *Engine) Drain(ctx context.Context) {
 	e.mu.Lock()
 	idle := make(chan struct{})
-	if e.owed == 0 {
+	if e.busy == 0 {
 		close(idle)
 	} else {
 		e.idle = idle
@@ -49,12 +55,12 @@ func (e *Engine) Drain(ctx context.Context) {
 	e.mu.Unlock()
 }
 
-// owe counts a withdrawal that begins (1) or ends (-1).
-func (e *Engine) owe(n int) {
+// count adds n to what is under way.
+func (e *Engine) count(n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.owed += n
-	if e.owed == 0 && e.idle != nil {
+	e.busy += n
+	if e.busy == 0 && e.idle != nil {
 		close(e.idle)
 		e.idle = nil
 	}

@@ -12,10 +12,10 @@ const retryPause = 100 * time.Millisecond
 
 // Release gives the claim back on every node that holds it or may hold it. It is won when a quorum has nothing
 // of it any more by this release; a claim that a majority of nodes did not have is Refuted. What did not answer
-// is retried in the background until it does, for as long as the claim can live there. Cancelling ctx does not
-// cut the release short.
+// is retried in the background until it does, for as long as the claim can live there; the end of ctx ends only the
+// waiting.
 func (c *Claim) Release(ctx context.Context) Result {
-	return c.retract().wait(context.WithoutCancel(ctx), c.req.Limit)
+	return c.retract().wait(ctx, c.req.Limit)
 }
 
 // Withdraw does what Release does and does not wait.
@@ -33,7 +33,7 @@ func (c *Claim) retract() *round {
 			asked++
 		}
 	}
-	c.engine.owe(asked)
+	c.engine.count(asked)
 	plain, until := c.op(node.Release, 0), time.Now().Add(c.longest)
 	withdrawals := make([]withdrawal, len(c.traces))
 	for i := range c.traces {
@@ -104,7 +104,7 @@ func (w *withdrawal) Reply(c *node.Call) {
 	}
 	switch {
 	case w.settled(c, v), v.Permanent, !time.Now().Before(w.until), w.claim.engine.over():
-		w.claim.engine.owe(-1)
+		w.claim.engine.count(-1)
 	case v.Verdict == node.Unknown:
 		time.AfterFunc(retryPause, func() { w.again(c.Node) })
 	default: // answered, but only now it is clear that the acquire was not: leave a mark

@@ -4,12 +4,15 @@ package redistest
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -64,6 +67,10 @@ func Start(tb testing.TB, n int, args ...string) []*Server {
 	return servers
 }
 
+// ports is where FreePort looks next, below the range from which the system takes ports of its own for connections:
+// a port that was free a moment ago must not be taken before the server is there. Processes start at different places.
+var ports atomic.Int32
+
 // StartAt starts one server at an address, by way of another command if one is given. It does not wait.
 func StartAt(tb testing.TB, addr string, by []string, args ...string) *Server {
 	tb.Helper()
@@ -77,16 +84,20 @@ func StartAt(tb testing.TB, addr string, by []string, args ...string) *Server {
 	return s
 }
 
-// FreePort returns a port that was free a moment ago.
+// FreePort returns a port that is free, and that nobody gets by chance.
 func FreePort(tb testing.TB) string {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
+	const first, count = 10_000, 20_000
+	ports.CompareAndSwap(0, rand.Int32N(count))
+	for range count {
+		port := strconv.Itoa(first + int(ports.Add(1))%count)
+		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			_ = l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	tb.Fatal("no free port")
+	return ""
 }
 
 // Restart starts the server again, empty, after Kill.

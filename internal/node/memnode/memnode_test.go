@@ -54,6 +54,38 @@ func TestALockEndsAfterItsLastMillisecond(t *testing.T) {
 	})
 }
 
+// The life of a counter is never shortened: not by a shorter idle time, and "never" not at all.
+func TestACounterLivesAsLongAsTheLongestThatWasAsked(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		retain []time.Duration // of one acquire after the other
+		lives  time.Duration   // 0: for ever
+	}{
+		{"shorter after longer", []time.Duration{time.Hour, time.Minute}, time.Hour},
+		{"longer after shorter", []time.Duration{time.Minute, time.Hour}, time.Hour},
+		{"for ever, then an hour", []time.Duration{0, time.Hour}, 0},
+		{"an hour, then for ever", []time.Duration{time.Hour, 0}, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := memnode.New("m", limit)
+			for _, retain := range tt.retain {
+				op := acquire(t, "a", time.Second)
+				op.Retain = retain
+				nodetest.Ask(n, op)
+			}
+			fence := acquire(t, "a", time.Second).Keys.Fence
+			time.Sleep(max(tt.lives, time.Minute) - time.Second)
+			if !slices.Contains(n.Keys(), fence) {
+				t.Errorf("%s: the counter is gone early", tt.name)
+			}
+			time.Sleep(2 * time.Hour)
+			if has := slices.Contains(n.Keys(), fence); has != (tt.lives == 0) {
+				t.Errorf("%s: three hours later the counter is there: %v", tt.name, has)
+			}
+		})
+	}
+}
+
 type recorder struct {
 	fate atomic.Uint32
 	at   atomic.Int64

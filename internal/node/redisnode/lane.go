@@ -17,12 +17,15 @@ const (
 	maxBatch = 256
 	// maxQueue bounds what waits for a node. A call beyond it fails at once.
 	maxQueue = 4096
-	// pause is how long a node that could not be reached is left alone. Calls fail at once meanwhile.
+	// pause is the time between two tries to reach a node that is down.
 	pause = 100 * time.Millisecond
+	// interest is how long a node that is down is tried after the last call for it.
+	interest = 10 * time.Second
 )
 
 var (
 	errClosed = errors.New("the client is closed")
+	errSilent = errors.New("the node does not answer")
 	errFull   = fmt.Errorf("%d operations are waiting for this node already", maxQueue)
 )
 
@@ -31,26 +34,30 @@ var (
 // overtakes another, and a frozen node costs one goroutine and a bounded queue.
 //
 // Before anything is sent over a connection that is new or that failed, the node is asked whether it is there,
-// while the calls stay queued. So a dead node leaves no call in doubt, only unsent ones.
+// while the calls stay queued. So a dead node leaves no call in doubt, only unsent ones. A node that is known to be
+// down is tried in the background, and calls fail at once meanwhile: nobody waits for it.
 type lane struct {
 	client redis.UniversalClient
 	reach  func(ctx context.Context) error // makes sure that a connection can be had; nil: the client sees to it
+	grace  time.Duration                   // how long a connection that failed may take to come back before the node is down
 	ctx    context.Context                 // ends with the lane
 	cancel context.CancelFunc
 	ended  chan struct{}
 	wake   chan struct{}
 
-	mu    sync.Mutex
-	queue []*node.Call
-	down  *node.Vote // the answer to every call while the node is left alone
+	mu      sync.Mutex
+	queue   []*node.Call
+	down    *node.Vote // the answer to every call while the node is down
+	mending bool       // a connection that failed is being made anew, and calls wait for it
+	lastPut time.Time  // while it is down
 
 	// The goroutine's own.
 	pipe redis.Pipeliner
 	up   bool // the last batch was answered
 }
 
-func newLane(client redis.UniversalClient, reach func(ctx context.Context) error) *lane {
-	l := &lane{client: client, reach: reach, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
+func newLane(client redis.UniversalClient, grace time.Duration, reach func(ctx context.Context) error) *lane {
+	l := &lane{client: client, grace: grace, reach: reach, ended: make(chan struct{}), wake: make(chan struct{}, 1)}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	l.pipe = client.Pipeline()
 	go l.run()
@@ -76,6 +83,7 @@ func (l *lane) enqueue(c *node.Call) *node.Vote {
 		return unsent(errClosed)
 	}
 	if l.down != nil {
+		l.lastPut = time.Now()
 		return l.down
 	}
 	if len(l.queue) >= maxQueue {
@@ -89,35 +97,64 @@ func (l *lane) run() {
 	defer close(l.ended)
 	defer l.fail(unsent(errClosed))
 	for l.ctx.Err() == nil {
-		if l.idle() {
+		switch {
+		case !l.wanted():
 			select {
 			case <-l.wake:
 			case <-l.ctx.Done():
 			}
-			continue
-		}
-		if !l.up && !l.connect() {
-			continue
-		}
-		if batch := l.take(); len(batch) > 0 {
-			l.up = l.send(batch)
+		case l.up:
+			if batch := l.take(); len(batch) > 0 {
+				l.up = l.send(batch)
+				if !l.up {
+					l.reconnect()
+				}
+			}
+		default:
+			l.connect()
 		}
 	}
 }
 
-func (l *lane) idle() bool {
+// wanted reports whether there is something to do: calls wait, or one was turned away not long ago. A node that is
+// down and that nobody asks for is left alone, and forgiven: the next call waits for what becomes of it.
+func (l *lane) wanted() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.queue) == 0
+	if l.down != nil && time.Since(l.lastPut) > interest {
+		l.down = nil
+	}
+	return l.down != nil || len(l.queue) > 0
 }
 
-// connect asks the node whether it is there. If not, it fails what is queued and leaves the node alone for a
-// while; calls fail at once meanwhile.
-func (l *lane) connect() bool {
+// reconnect is connect after a connection that was good has failed. Calls wait for it, but not for long.
+func (l *lane) reconnect() {
+	l.mu.Lock()
+	l.mending = true
+	l.mu.Unlock()
+	timer := time.AfterFunc(l.grace, func() {
+		l.mu.Lock()
+		var queue []*node.Call
+		if l.mending {
+			queue = l.giveUp(unsent(errSilent))
+		}
+		l.mu.Unlock()
+		answer(queue, unsent(errSilent))
+	})
+	defer timer.Stop()
+	l.connect()
+}
+
+// connect asks the node whether it is there. If not, the node is down until it is: what is queued fails.
+func (l *lane) connect() {
 	err := l.ping()
 	answered, permanent := fromServer(err)
 	if err == nil || answered && !refusedUs(err) {
-		return true
+		l.up = true
+		l.mu.Lock()
+		l.down, l.mending = nil, false
+		l.mu.Unlock()
+		return
 	}
 	down := unsent(l.own(err))
 	down.Permanent = permanent
@@ -126,10 +163,6 @@ func (l *lane) connect() bool {
 	case <-time.After(pause):
 	case <-l.ctx.Done():
 	}
-	l.mu.Lock()
-	l.down = nil
-	l.mu.Unlock()
-	return false
 }
 
 func (l *lane) ping() error {
@@ -145,13 +178,26 @@ func (l *lane) ping() error {
 // is there, and every call gets its own.
 func refusedUs(err error) bool { return redis.IsAuthError(err) || redis.IsMaxClientsError(err) }
 
-// fail answers what is queued, and what is put from now on until the node is tried again.
+// fail answers what is queued, and what is put from now on until the node is reached.
 func (l *lane) fail(v *node.Vote) {
 	l.mu.Lock()
-	queue := l.queue
-	l.queue, l.down = nil, v
+	queue := l.giveUp(v)
 	l.mu.Unlock()
-	for _, c := range queue {
+	answer(queue, v)
+}
+
+// giveUp declares the node down, and returns what is to be answered with v. The caller holds mu.
+func (l *lane) giveUp(v *node.Vote) (queue []*node.Call) {
+	if l.down == nil {
+		l.lastPut = time.Now()
+	}
+	queue = l.queue
+	l.queue, l.down, l.mending = nil, v, false
+	return queue
+}
+
+func answer(calls []*node.Call, v *node.Vote) {
+	for _, c := range calls {
 		c.Answer(*v)
 	}
 }

@@ -12,6 +12,9 @@ import (
 	"github.com/redquorum/locks/internal/node"
 )
 
+// userGrace is the lane's grace over a client with limits of its own.
+const userGrace = 100 * time.Millisecond
+
 // Node is one Redis master.
 type Node struct {
 	name   string
@@ -26,13 +29,13 @@ func Open(name string, opt *redis.Options, limit time.Duration) *Node {
 	d := newDialer(opt, limit)
 	client := redis.NewClient(private(opt, d))
 	d.network, d.addr = client.Options().Network, client.Options().Addr // with their defaults
-	return &Node{name: name, client: client, dialer: d, lane: newLane(client, d.reach)}
+	return &Node{name: name, client: client, dialer: d, lane: newLane(client, limit/4, d.reach)}
 }
 
 // Over returns a node over a client whose connections cannot be made anew from its options, such as a cluster
 // client. Its time limits are the client's own; Close leaves it open. Over does no I/O.
 func Over(name string, client redis.UniversalClient) *Node {
-	return &Node{name: name, client: client, lane: newLane(client, nil)}
+	return &Node{name: name, client: client, lane: newLane(client, userGrace, nil)}
 }
 
 // String returns the node's name: its address, where there is one.

@@ -14,18 +14,20 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/redquorum/locks/redlock"
 )
 
 const (
 	// ttl is short so that much happens.
 	ttl         = 600 * time.Millisecond
 	nodeTimeout = ttl / 6
-	// processes is how many clients share the workers: each is what a process of its own would have.
+	// clients is how many clients the workers share: each is what a process of its own would have.
 	clients = 4
 	// leastRun is the shortest run that shows anything.
 	leastRun = time.Second
-	// aftermath is how long a run goes on after the first breach, so that others can show.
-	aftermath = 2 * ttl
+	// aftermath is how long a run goes on after the first breach, so that what comes of it shows too.
+	aftermath = 4 * ttl
 	// farewell is how long the clients may take to release what is held at the end.
 	farewell = 2 * time.Second
 	// examples is how many breaches of a kind the summary quotes.
@@ -61,7 +63,13 @@ not above all earlier ones, or if the store took a stale write.`,
   redlock demo --for 1m --redis
   redlock demo --break drift
   redlock demo --node redis://10.0.0.1 --node redis://10.0.0.2 --node redis://10.0.0.3`,
-		Args: cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.NoArgs(cmd, args); err != nil {
+				return cmd.FlagErrorFunc()(cmd, err)
+			}
+			return nil
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := o.check(); err != nil {
 				return cmd.FlagErrorFunc()(cmd, err)
@@ -69,7 +77,11 @@ not above all earlier ones, or if the store took a stale write.`,
 			// Whatever ends the demo early, its servers end with it. That goes for a reader that has left, too.
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 			defer stop()
-			return o.play(ctx, cmd.OutOrStdout())
+			err := o.play(ctx, cmd.OutOrStdout())
+			if errors.Is(err, redlock.ErrInvalid) { // a URL; the rest is the demo's own
+				return cmd.FlagErrorFunc()(cmd, err)
+			}
+			return err
 		},
 	}
 	flags := cmd.Flags()
@@ -108,7 +120,10 @@ func (o options) play(ctx context.Context, out io.Writer) (err error) {
 	err = r.play(ctx)
 	r.screen.close()
 	rep := r.ledger.report()
-	return errors.Join(err, r.summary(out, rep), r.verdict(rep))
+	if err == nil {
+		err = r.verdict(rep)
+	}
+	return errors.Join(r.summary(out, rep), err)
 }
 
 func (o options) fleet(ctx context.Context) (fleet, error) {

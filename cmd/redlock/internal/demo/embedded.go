@@ -34,7 +34,8 @@ func (e embedded) connect(s sabotage, opts ...redlock.ClientOption) (*redlock.Cl
 	for i, n := range e {
 		nodes[i] = link{n}
 	}
-	return redlock.NewOver(s.bend(nodes), s.clock(drift.Plain{}), opts...)
+	// The masters' keys expire by the wall clock, also while the machine is suspended: so must the leases.
+	return redlock.NewOver(s.bend(nodes), s.clock(drift.System{}), opts...)
 }
 
 func (e embedded) faults() []fault {

@@ -19,7 +19,8 @@ type careful struct {
 
 func (c *careful) fault(state string, lasts time.Duration) fault {
 	return fault{state: state, how: "for a test", lasts: lasts, harm: func(master int) (func() error, error) {
-		if c.down++; c.down > 1 {
+		c.down++
+		if c.down > 1 {
 			c.t.Errorf("master %d is %s while another is in trouble", master, state)
 		}
 		if !c.mended.IsZero() && time.Since(c.mended) <= ttl {

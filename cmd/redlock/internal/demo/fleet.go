@@ -84,7 +84,7 @@ func newGiven(urls []string) (*given, error) {
 }
 
 func (g *given) String() string {
-	return fmt.Sprintf("%d given masters (%s), which are not harmed", len(g.urls), strings.Join(g.addresses, ", "))
+	return fmt.Sprintf("%s given, which will not be harmed: %s", plural(len(g.urls), "master"), strings.Join(g.addresses, ", "))
 }
 
 func (g *given) connect(s sabotage, opts ...redlock.ClientOption) (*redlock.Client, error) {

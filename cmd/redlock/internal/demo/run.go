@@ -70,7 +70,11 @@ func (r *run) play(ctx context.Context) error {
 		return r.work(ctx)
 	})
 	r.watch(ctx, end)
-	return errors.Join(tasks.Wait(), r.shutdown())
+	err := tasks.Wait()
+	if left := r.shutdown(); left != nil { // of no consequence for the lock
+		r.screen.event("not everything was given back, the rest expires: %v", left)
+	}
+	return err
 }
 
 func (r *run) announce() {
@@ -180,7 +184,7 @@ func (r *run) verdict(rep report) error {
 	case s != honest:
 		return fmt.Errorf("--break=%s went unnoticed", s)
 	case rep.total == 0:
-		return fmt.Errorf("no lease was granted: %w", r.ledger.lastFailure())
+		return errors.Join(errors.New("no lease was granted"), r.ledger.lastFailure())
 	}
 	return nil
 }

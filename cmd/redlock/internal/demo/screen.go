@@ -21,7 +21,7 @@ const (
 	plain     = "\x1b[0m"
 	clearLine = "\x1b[K"
 	clearRest = "\x1b[J"
-	wrapOff   = "\x1b[?7l" // a line that is too long is cut by the terminal and does not move the panel
+	wrapOff   = "\x1b[?7l" // what is too long is cut: the panel has as many lines as it seems
 	wrapOn    = "\x1b[?7h"
 )
 
@@ -91,11 +91,14 @@ func (s *screen) repaint(stay, panel []string) {
 		return
 	}
 	var b strings.Builder
-	b.WriteString(wrapOff)
 	if n := len(s.drawn); n > 0 {
 		fmt.Fprintf(&b, "\x1b[%dA\r", n)
 	}
-	for _, line := range append(stay, panel...) {
+	for _, line := range stay {
+		b.WriteString(line + clearLine + "\n")
+	}
+	b.WriteString(wrapOff)
+	for _, line := range panel {
 		b.WriteString(line + clearLine + "\n")
 	}
 	b.WriteString(clearRest + wrapOn)

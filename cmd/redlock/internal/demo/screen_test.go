@@ -55,7 +55,7 @@ func TestThePanelIsDrawnOverItself(t *testing.T) {
 	s.event("master %d is back", 2)
 	again := out.String()
 	up := strings.Count(first, "\n")
-	if !strings.HasPrefix(again, fmt.Sprintf("%s\x1b[%dA\r", wrapOff, up)) || strings.Count(again, "\n") != up+1 {
+	if !strings.HasPrefix(again, fmt.Sprintf("\x1b[%dA\r", up)) || strings.Count(again, "\n") != up+1 {
 		t.Errorf("an event does not take the place of the panel of %d lines:\n%q", up, again)
 	}
 	out.Reset()

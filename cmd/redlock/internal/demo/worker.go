@@ -14,9 +14,9 @@ import (
 const (
 	// stride is the time from one step under a lease to the next.
 	stride = 5 * time.Millisecond
-	// patience is how long a worker waits for a lock before it tries another name. It is many TTLs: whoever waits
-	// that long is starved or cut off.
-	patience = 10 * ttl
+	// patience is how long a worker waits for a lock before it tries another name: less than a lease lasts, or all
+	// would gather where somebody sleeps.
+	patience = ttl / 2
 	// drowse is how often a worker that sleeps looks whether it has been succeeded.
 	drowse = 10 * time.Millisecond
 )
@@ -61,14 +61,13 @@ func (w *worker) work(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := w.turn(ctx, names[rand.N(len(names))])
 		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, redlock.ErrWaitExpired):
-			w.events("%s gave up after %v: %v", w.name, patience, err)
-		case err != nil:
+		case err == nil:
+			sleep(ctx, rand.N(w.habit.rest))
+		case errors.Is(err, redlock.ErrNotAcquired), errors.Is(err, redlock.ErrWaitExpired), ctx.Err() != nil:
+			// Another name may be free.
+		default:
 			return err
 		}
-		sleep(ctx, rand.N(w.habit.rest))
 	}
 	return nil
 }

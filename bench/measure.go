@@ -20,6 +20,9 @@ const (
 	// tolerated is the part of the operations that may fail: on a machine that is so busy that it stands still for
 	// longer than a library's time limit, some do. They are told, and not measured.
 	tolerated = 0.01
+	// patience is how much longer than planned a run may take. redlock waits for masters that have died as long as its
+	// context lets it, so without a limit the program would hang.
+	patience = 10 * time.Second
 	// watchInterval is the time between two counts of the goroutines. They are counted in passing, by one timer, since
 	// counting in every operation would be measured with it.
 	watchInterval = 2 * time.Millisecond
@@ -197,6 +200,8 @@ func newTeam(p peer, callers int) *team {
 
 // work lets the callers work for d. An operation that has begun is finished. Only the end of ctx ends it early.
 func (t *team) work(ctx context.Context, d time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, d+patience)
+	defer cancel()
 	end := time.Now().Add(d)
 	g, ctx := errgroup.WithContext(ctx)
 	for i := range t.callers {

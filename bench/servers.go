@@ -17,8 +17,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// startLimit is how long a redis-server may take to come up.
-const startLimit = 10 * time.Second
+const (
+	// startLimit is how long a redis-server may take to come up.
+	startLimit = 10 * time.Second
+	// startTries is how often one is started: somebody else may take its port in the moment before it does.
+	startTries = 5
+)
+
+var errExited = errors.New("redis-server has ended")
 
 // masters are redis-server processes of this program's own, independent of each other and without persistence.
 type masters struct {
@@ -42,16 +48,11 @@ func startMasters(ctx context.Context, n int) (*masters, error) {
 	}
 	m := &masters{dir: dir}
 	for range n {
-		s, err := startServer(dir)
+		s, err := bringUp(ctx, dir)
 		if err != nil {
 			return nil, errors.Join(err, m.stop())
 		}
 		m.servers = append(m.servers, s)
-	}
-	for _, s := range m.servers {
-		if err := s.waitUp(ctx); err != nil {
-			return nil, errors.Join(err, m.stop())
-		}
 	}
 	return m, nil
 }
@@ -108,6 +109,23 @@ func (m *masters) flush(ctx context.Context) error {
 	return nil
 }
 
+// bringUp starts one server and waits until it is up.
+func bringUp(ctx context.Context, dir string) (*server, error) {
+	for try := 1; ; try++ {
+		s, err := startServer(dir)
+		if err != nil {
+			return nil, err
+		}
+		if err = s.waitUp(ctx); err == nil {
+			return s, nil
+		}
+		s.stop()
+		if !errors.Is(err, errExited) || try == startTries {
+			return nil, err
+		}
+	}
+}
+
 // startServer starts one server. It does not wait.
 func startServer(dir string) (*server, error) {
 	port, err := freePort()
@@ -153,7 +171,7 @@ func (s *server) waitUp(ctx context.Context) error {
 		select {
 		case <-s.exited:
 			log, _ := os.ReadFile(s.log) // without a log there is nothing more to say
-			return fmt.Errorf("redis-server on %s has ended: %s", s.addr, bytes.TrimSpace(log))
+			return fmt.Errorf("%w, on %s: %s", errExited, s.addr, bytes.TrimSpace(log))
 		case <-ctx.Done():
 			return fmt.Errorf("redis-server on %s is not up: %w", s.addr, ctx.Err())
 		case <-time.After(10 * time.Millisecond):

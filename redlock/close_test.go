@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/goleak"
 
 	"github.com/redquorum/locks/internal/node"
 	"github.com/redquorum/locks/redlock"
@@ -274,7 +275,7 @@ func TestCloseAfterALossLeavesNoGoroutineAndNoLock(t *testing.T) {
 	for name, opt := range tests {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, 3, func(t *testing.T, w *world) {
-				before := runtime.NumGoroutine()
+				before := goleak.IgnoreCurrent()
 				c := w.client(redlock.WithTTL(time.Second), redlock.WithAutoExtend(true), redlock.WithExtendInterval(redlock.MinDuration))
 				l := acquire(t, c.Mutex("a", opt))
 				for _, n := range w.nodes {
@@ -286,15 +287,8 @@ func TestCloseAfterALossLeavesNoGoroutineAndNoLock(t *testing.T) {
 				<-l.Context().Done()
 				wantErr(t, c.Close(), nil)
 				synctest.Wait()
-				left := func() int { return runtime.NumGoroutine() - before }
-				for range 1000 { // one that has returned may still be counted
-					if left() <= 0 {
-						break
-					}
-					runtime.Gosched()
-				}
-				if n := left(); n > 0 {
-					t.Errorf("%d goroutines of a closed client", n)
+				if err := goleak.Find(before); err != nil {
+					t.Errorf("a closed client: %v", err)
 				}
 				time.Sleep(4 * limit) // not yet the TTL
 				w.wantFree()

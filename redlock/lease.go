@@ -310,10 +310,11 @@ func (l *Lease) tick() {
 
 // lose ends the lease because it is lost, and withdraws what may be left of it once no operation is under way.
 func (l *Lease) lose(why error) {
+	l.client.engine.Enter() // before the context ends: whoever it wakes may close the client
 	if !l.finishAs(why) {
+		l.client.engine.Leave()
 		return
 	}
-	l.client.engine.Enter()
 	go func() { // an operation under way ends within the node timeout; a logger may take as long as it likes
 		l.turn <- struct{}{}
 		l.claim.Withdraw()

@@ -331,3 +331,23 @@ func TestWaitersOfOneNameDoNotFloodTheNodes(t *testing.T) {
 		})
 	}
 }
+
+// An attempt of which nothing was left when it was won says nothing about the next.
+func TestALateAttemptDoesNotEndTheWait(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, w *world) {
+		clock := &jumper{}
+		slow := w.clientWith(clock)
+		slow.lines[0].meddle(only(node.Acquire, func(*node.Op) fault { // once: the process sleeps while the answers come
+			slow.lines[0].meddle(nil)
+			clock.jump(time.Minute)
+			return fault{}
+		}))
+		lease, err := slow.Mutex("a", redlock.WithWait(5*time.Second)).Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := lease.Validity(); v != valid(ttl) {
+			t.Errorf("validity %v, want %v", v, valid(ttl))
+		}
+	})
+}

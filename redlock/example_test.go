@@ -24,7 +24,7 @@ func inMemory() *redlock.Client {
 }
 
 func Example() {
-	client := inMemory() // redlock.Open([]string{"redis://10.0.0.1", "redis://10.0.0.2", "redis://10.0.0.3"})
+	client := inMemory() // in a program: redlock.Open, with the URLs of the masters
 	defer client.Close()
 	stored := fencing.NewMemoryGuard() // on the storage's side: refuses a writer that was overtaken
 
@@ -52,7 +52,7 @@ func ExampleTryDo() {
 	ran, err := redlock.TryDo(ctx, client.Mutex("nightly-report"), func(context.Context) error { return nil })
 	fmt.Println(ran, err)
 
-	held.Release(ctx)
+	_ = held.Release(ctx)
 	ran, err = redlock.TryDo(ctx, client.Mutex("nightly-report"), func(context.Context) error { return nil })
 	fmt.Println(ran, err)
 	// Output:
@@ -86,7 +86,7 @@ func ExampleLease() {
 		return
 	}
 	fmt.Println("about a minute:", lease.Validity().Round(time.Second))
-	lease.Release(ctx)
+	_ = lease.Release(ctx)
 	<-lease.Context().Done()
 	fmt.Println(errors.Is(context.Cause(lease.Context()), redlock.ErrReleased), lease.Validity())
 	// Output:

@@ -57,8 +57,8 @@ func (t *target) acquire(ctx context.Context) (*Lease, error) {
 		waiting, cancel = context.WithTimeoutCause(ctx, t.config.wait, ErrWaitExpired)
 		defer cancel()
 	}
-	var last error // the class of the last attempt that was decided
-	outages := 0   // attempts in a row that found no quorum
+	var last error          // the class of the last attempt that was decided
+	outages, splits := 0, 0 // attempts in a row that found no quorum, that nobody can have won
 	for attempt := 1; ; attempt++ {
 		lease, res, err := t.attempt(ctx, waiting)
 		if lease != nil || err != nil {
@@ -68,17 +68,14 @@ func (t *target) acquire(ctx context.Context) (*Lease, error) {
 			return nil, t.ended(ctx, waiting, last, res)
 		}
 		last = class(res)
-		outages++
-		if !res.Unreachable() {
-			outages = 0
-		}
+		outages, splits = inARow(outages, res.Unreachable()), inARow(splits, split(res))
 		switch {
 		case permanent(res):
 			return nil, t.lost(res)
 		case attempt == t.config.retry.Attempts:
 			return nil, t.lost(res, ErrAttemptsExhausted)
 		}
-		if !t.client.pause(waiting, t.delay(res, attempt, outages)) {
+		if !t.client.pause(waiting, t.delay(res, attempt, outages, splits)) {
 			return nil, t.ended(ctx, waiting, last, res)
 		}
 	}
@@ -140,7 +137,9 @@ func (t *target) ready(ctx context.Context) error {
 // attempt makes one attempt with a holder id of its own. The lease takes its values from ctx; waiting limits the
 // attempt. There is neither a lease nor an error if the attempt was lost.
 func (t *target) attempt(ctx, waiting context.Context) (*Lease, quorum.Result, error) {
-	t.client.engine.Enter()
+	if !t.client.engine.Enter() {
+		return nil, quorum.Result{}, t.fail(nil, ErrClosed)
+	}
 	defer t.client.engine.Leave()
 	holder, err := uuid.NewV7() // 62 random bits beside the time, from crypto/rand
 	if err != nil {
@@ -157,20 +156,28 @@ func (t *target) attempt(ctx, waiting context.Context) (*Lease, quorum.Result, e
 		return nil, res, nil
 	}
 	lease := newLease(ctx, t, holder.String(), claim, res)
-	if !t.client.agenda.add(lease, time.Now().Add(lease.nextDue())) { // closed meanwhile
+	if !t.client.agenda.add(lease, time.Now().Add(min(res.Left, lease.firstDue()))) { // closed meanwhile
 		lease.drop(ErrClosed)
 		return nil, res, t.fail(nil, ErrClosed)
 	}
 	return lease, res, nil
 }
 
+// inARow counts what happened once more, or not any more.
+func inARow(count int, again bool) int {
+	if !again {
+		return 0
+	}
+	return count + 1
+}
+
 // delay is the pause before the next attempt.
-func (t *target) delay(res quorum.Result, attempt, outages int) time.Duration {
+func (t *target) delay(res quorum.Result, attempt, outages, splits int) time.Duration {
 	switch {
-	case res.Unreachable():
+	case outages > 0:
 		return t.config.retry.outageDelay(outages)
-	case split(res):
-		return splitDelay(attempt)
+	case splits > 0 && splits <= shortSplits:
+		return splitDelay(splits)
 	}
 	delay := t.config.retry.delay(attempt)
 	if free := freeIn(res); free >= 0 {

@@ -83,7 +83,7 @@ func (l *Lease) interval(part time.Duration) time.Duration {
 func (l *Lease) extendDue() {
 	began := l.client.clock.Now()
 	var err error
-	if l.left() < l.target.config.ttl { // else a longer Extend by hand is still in force
+	if l.wantsExtension() {
 		_, err = l.extendOnce(context.Background(), l.target.config.ttl)
 	}
 	l.mu.Lock()
@@ -127,7 +127,9 @@ func (l *Lease) shorten(ttl time.Duration) {
 // setDeadline moves the deadline, and the next automatic extension to before it. The caller holds mu.
 func (l *Lease) setDeadline(start drift.Instant, span time.Duration) {
 	l.start, l.span = start, span
-	l.pause = min(l.pause, l.client.clock.Since(l.extended)+span/3)
+	if l.auto {
+		l.pause = min(l.pause, l.client.clock.Since(l.extended)+span/3)
+	}
 	l.arm()
 }
 
@@ -143,10 +145,12 @@ func (l *Lease) prolong(res quorum.Result) bool {
 	return true
 }
 
-func (l *Lease) left() time.Duration {
+// wantsExtension is false if automatic extension was stopped while the lease was in line, and while a longer Extend by
+// hand is in force.
+func (l *Lease) wantsExtension() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.rest()
+	return l.auto && l.rest() < l.target.config.ttl
 }
 
 // retryPause is the pause before an extension that failed is tried again.

@@ -106,7 +106,7 @@ func (l *Lease) Validity() time.Duration {
 }
 
 // Context returns a context that is done when the lease is over, at the latest at the local deadline, whatever the
-// network does. Its cause then matches ErrLeaseLost, ErrReleased or ErrClosed. It has the values of the context
+// network does; after a suspend of the machine within 100 ms of running again (Validity is 0 at once). Its cause then matches ErrLeaseLost, ErrReleased or ErrClosed. It has the values of the context
 // that the lease was acquired with, but not its cancellation.
 func (l *Lease) Context() context.Context { return l.ctx }
 
@@ -132,10 +132,10 @@ func (l *Lease) StopAutoExtend() {
 //
 // On failure the deadline has not moved to a later time. The error matches ErrLeaseLost if the lease is over,
 // ErrReleased or ErrClosed if that was on purpose, ErrNoQuorum if the nodes do not answer, ErrInvalid if ttl is
-// below 10 ms, or the error of ctx, which limits the call.
+// below 10 ms or above MaxDuration, or the error of ctx, which limits the call.
 func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
-	if ttl < MinDuration {
-		return invalid("extend", l.target.name, "a TTL of %v is below the least duration of %v (a bare number is nanoseconds)", ttl, MinDuration)
+	if problem := outside("Extend", ttl); problem != "" {
+		return invalid("extend", l.target.name, "%s", problem)
 	}
 	ttl = ttl.Truncate(time.Millisecond)
 	var last *Error
@@ -146,7 +146,9 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		}
 		errors.As(err, &last)
 		if !l.client.pause(ctx, l.retryPause()) {
-			if ctx.Err() != nil {
+			if l.client.isClosed() {
+				last.causes = append([]error{ErrClosed}, last.causes...)
+			} else {
 				last.causes = append(ended(ctx), last.causes...)
 			}
 			return last
@@ -177,14 +179,15 @@ func (l *Lease) Verify(ctx context.Context) error {
 // when its TTL has passed; ErrReleased if it was released before, which does no harm. In every case the lease is
 // over when Release returns, and nothing extends it any more.
 func (l *Lease) Release(ctx context.Context) error {
-	if err := l.begin(context.WithoutCancel(ctx), "release"); err != nil {
+	ctx = context.WithoutCancel(ctx)
+	if err := l.begin(ctx, "release"); err != nil {
 		return err
 	}
 	defer l.done()
 	if !l.finishAs(ErrReleased) {
 		return l.overError("release")
 	}
-	res := l.claim.Release(context.WithoutCancel(ctx))
+	res := l.claim.Release(ctx)
 	switch {
 	case res.Won():
 		return nil
@@ -192,7 +195,7 @@ func (l *Lease) Release(ctx context.Context) error {
 		return l.fail("release", res, ErrLeaseLost)
 	default:
 		e := l.fail("release", res, ErrNoQuorum)
-		e.reason = fmt.Sprintf("what was not released expires within %v", l.target.config.ttl)
+		e.reason = fmt.Sprintf("what was not released expires within %v", l.claim.Longest())
 		return e
 	}
 }
@@ -222,11 +225,22 @@ func (l *Lease) close(ctx context.Context) error {
 	return nil // what ended the waiting, Shutdown tells
 }
 
-// drop ends the lease without waiting for answers.
-func (l *Lease) drop(why error) {
-	if l.finishAs(why) {
-		l.claim.Withdraw()
+// drop ends the lease, and withdraws what may be left of it once no operation is under way. It does not wait for
+// that, and returns false if the lease was over already.
+func (l *Lease) drop(why error) bool {
+	if !l.client.engine.Enter() { // before the context ends: whoever it wakes may close the client
+		return l.finishAs(why) // nothing can be sent any more
 	}
+	if !l.finishAs(why) {
+		l.client.engine.Leave()
+		return false
+	}
+	go func() {
+		l.turn <- struct{}{} // an operation under way ends within the node timeout
+		l.claim.Withdraw()
+		l.done()
+	}()
+	return true
 }
 
 // begin takes the turn for an operation on a lease that is held.
@@ -239,13 +253,17 @@ func (l *Lease) begin(ctx context.Context, op string) error {
 	case <-ctx.Done():
 		return &Error{Op: op, Name: l.target.name, causes: ended(ctx)}
 	}
-	l.client.engine.Enter()
-	l.tick() // a deadline that has passed comes before every operation
-	if err := l.overError(op); err != nil {
-		l.done()
-		return err
+	if l.Validity() == 0 {
+		l.tick() // a deadline that has passed comes before every operation
 	}
-	return nil
+	err := l.overError(op)
+	if err == nil && !l.client.engine.Enter() {
+		err = &Error{Op: op, Name: l.target.name, causes: []error{ErrClosed}}
+	}
+	if err != nil {
+		<-l.turn
+	}
+	return err
 }
 
 // done gives the turn back.
@@ -263,21 +281,28 @@ func (l *Lease) rest() time.Duration {
 	return rest
 }
 
+// firstDue is the time until something is due for a lease that is new, its deadline apart.
+func (l *Lease) firstDue() time.Duration {
+	due := l.span
+	if l.target.config.maxHold > 0 {
+		due = min(due, l.target.config.maxHold-l.client.clock.Since(l.born))
+	}
+	if l.auto {
+		due = min(due, l.pause)
+	}
+	return due
+}
+
 // arm tells the agenda when something is due next. The caller holds mu.
 func (l *Lease) arm() {
 	if l.over != nil {
 		return
 	}
-	l.client.agenda.move(l, time.Now().Add(l.nextDue()))
-}
-
-// nextDue is the time until something is due. The caller holds mu.
-func (l *Lease) nextDue() time.Duration {
 	next := l.rest()
 	if l.auto && !l.inLine {
 		next = min(next, l.pause-l.client.clock.Since(l.extended))
 	}
-	return next
+	l.client.agenda.move(l, time.Now().Add(next))
 }
 
 // tick looks at the clock: it ends the lease at its deadline, and starts an extension that is due. It depends on
@@ -308,19 +333,11 @@ func (l *Lease) tick() {
 	}
 }
 
-// lose ends the lease because it is lost, and withdraws what may be left of it once no operation is under way.
+// lose ends the lease because it is lost, and says so in the log, which may take as long as it likes.
 func (l *Lease) lose(why error) {
-	l.client.engine.Enter() // before the context ends: whoever it wakes may close the client
-	if !l.finishAs(why) {
-		l.client.engine.Leave()
-		return
+	if l.drop(why) && l.client.config.logger.Enabled(l.ctx, slog.LevelWarn) {
+		go l.client.config.logger.Warn("redlock: lease lost", slog.String("name", l.target.name), slog.String("reason", why.Error()))
 	}
-	go func() { // an operation under way ends within the node timeout; a logger may take as long as it likes
-		l.turn <- struct{}{}
-		l.claim.Withdraw()
-		l.done()
-		l.client.config.logger.Warn("redlock: lease lost", slog.String("name", l.target.name), slog.String("reason", why.Error()))
-	}()
 }
 
 // finishAs ends the lease. It returns false if it was over already.

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"slices"
 )
 
 // Locker is anything that can be acquired. *Mutex is one.
@@ -39,11 +40,15 @@ func TryDo(ctx context.Context, l Locker, fn func(ctx context.Context) error) (r
 	switch {
 	case err == nil:
 		return true, run(ctx, lease, fn)
-	case errors.Is(err, ErrNotAcquired) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, ErrNotAcquired) && !isAny(err, ErrClosed, context.Canceled, context.DeadlineExceeded):
 		return false, nil
 	default:
 		return false, err
 	}
+}
+
+func isAny(err error, targets ...error) bool {
+	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })
 }
 
 // run runs fn under the lease and releases it.

@@ -18,6 +18,10 @@ const (
 	// also what catches a bare number, which is nanoseconds.
 	MinDuration = 10 * time.Millisecond
 
+	// MaxDuration is the greatest value of every duration: ten years, far from where arithmetic overflows. To say
+	// "for ever" there is a setting's zero value.
+	MaxDuration = 10 * 365 * 24 * time.Hour
+
 	defaultTTL         = 10 * time.Second
 	defaultPrefix      = "lock"
 	defaultDriftFactor = 0.01
@@ -43,7 +47,7 @@ type clientConfig struct {
 	driftFactor float64
 	nodeTimeout time.Duration // 0: by the TTL
 	logger      *slog.Logger
-	problem     string
+	problem
 }
 
 type lockConfig struct {
@@ -55,7 +59,7 @@ type lockConfig struct {
 	maxHold    time.Duration // 0: no limit
 	fenceIdle  time.Duration // 0: for ever
 	limit      time.Duration // of one round; made by complete
-	problem    string        // the first option that is not acceptable
+	problem
 }
 
 type lockOption func(c *lockConfig)
@@ -70,16 +74,28 @@ func (o clientOption) applyClient(c *clientConfig) { o(c) }
 // duration sets one duration of a lock's settings, and remembers if it is too short.
 func duration(option string, d time.Duration, field func(c *lockConfig) *time.Duration) Option {
 	return lockOption(func(c *lockConfig) {
-		if d < MinDuration {
-			c.refuse("%s(%v) is below the least duration of %v (a bare number is nanoseconds)", option, d, MinDuration)
-		}
+		c.refuse(outside(option, d))
 		*field(c) = d
 	})
 }
 
-func (c *lockConfig) refuse(format string, args ...any) {
-	if c.problem == "" {
-		c.problem = fmt.Sprintf(format, args...)
+// outside says that a duration is not acceptable; "" if it is.
+func outside(option string, d time.Duration) string {
+	switch {
+	case d < MinDuration:
+		return fmt.Sprintf("%s(%v) is below the least duration of %v (a bare number is nanoseconds)", option, d, MinDuration)
+	case d > MaxDuration:
+		return fmt.Sprintf("%s(%v) is above the greatest duration of %v", option, d, MaxDuration)
+	}
+	return ""
+}
+
+// problem is the first thing that is wrong with some settings; "" if nothing is.
+type problem string
+
+func (p *problem) refuse(text string) {
+	if *p == "" {
+		*p = problem(text)
 	}
 }
 
@@ -98,9 +114,7 @@ func WithWait(d time.Duration) Option {
 // WithRetry sets how Acquire repeats its attempts.
 func WithRetry(p RetryPolicy) Option {
 	return lockOption(func(c *lockConfig) {
-		if problem := p.problem(); problem != "" {
-			c.refuse("WithRetry: %s", problem)
-		}
+		c.refuse(p.problem())
 		c.retry = p
 	})
 }
@@ -111,8 +125,10 @@ func WithAutoExtend(on bool) Option {
 	return lockOption(func(c *lockConfig) { c.autoExtend = &on })
 }
 
-// WithExtendInterval sets the time between two automatic extensions. Default: a third of the TTL. It must leave
-// room in the TTL for the node timeout.
+// WithExtendInterval sets the longest time between two automatic extensions: the first comes after a half to all of
+// it, by chance, the others after nine tenths to all, so that leases that were acquired together are not extended
+// together; after a failure they come sooner. Default: a third of the TTL. It must leave room in the TTL for the node
+// timeout.
 func WithExtendInterval(d time.Duration) Option {
 	return duration("WithExtendInterval", d, func(c *lockConfig) *time.Duration { return &c.interval })
 }
@@ -144,7 +160,7 @@ func WithKeyPrefix(prefix string) ClientOption {
 func WithDriftFactor(f float64) ClientOption {
 	return clientOption(func(c *clientConfig) {
 		if math.IsNaN(f) || f < 0 || f >= 0.5 {
-			c.refuse("WithDriftFactor(%v) is outside 0 to 0.5; 0.01 means one per cent of the TTL", f)
+			c.refuse(fmt.Sprintf("WithDriftFactor(%v) is outside 0 to 0.5; 0.01 means one per cent of the TTL", f))
 		}
 		c.driftFactor = f
 	})
@@ -155,9 +171,7 @@ func WithDriftFactor(f float64) ClientOption {
 // 500 ms, and at most a third of a lock's own TTL.
 func WithNodeTimeout(d time.Duration) ClientOption {
 	return clientOption(func(c *clientConfig) {
-		if d < MinDuration {
-			c.refuse("WithNodeTimeout(%v) is below the least duration of %v (a bare number is nanoseconds)", d, MinDuration)
-		}
+		c.refuse(outside("WithNodeTimeout", d))
 		c.nodeTimeout = d
 	})
 }
@@ -170,12 +184,6 @@ func WithLogger(l *slog.Logger) ClientOption {
 			c.logger = l
 		}
 	})
-}
-
-func (c *clientConfig) refuse(format string, args ...any) {
-	if c.problem == "" {
-		c.problem = fmt.Sprintf(format, args...)
-	}
 }
 
 // newClientConfig applies opts to the defaults and checks what they say together.
@@ -191,10 +199,8 @@ func newClientConfig(op string, opts []ClientOption) (*clientConfig, error) {
 			o.applyClient(c)
 		}
 	}
-	if c.problem == "" {
-		check := c.lock
-		c.problem = check.complete(c)
-	}
+	check := c.lock
+	c.refuse(check.complete(c))
 	if c.problem != "" {
 		return nil, invalid(op, "", "%s", c.problem)
 	}
@@ -224,7 +230,7 @@ func (c *lockConfig) complete(client *clientConfig) string {
 	lasts := c.ttl - drift.Allowance(c.ttl, client.driftFactor)
 	switch {
 	case c.problem != "":
-		return c.problem
+		return string(c.problem)
 	case interval >= c.ttl:
 		return fmt.Sprintf("an extend interval of %v does not fit into a TTL of %v", interval, c.ttl)
 	case c.limit >= lasts:

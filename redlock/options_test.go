@@ -15,7 +15,7 @@ import (
 	"github.com/redquorum/locks/redlock"
 )
 
-const forever = time.Duration(math.MaxInt64)
+const forever = redlock.MaxDuration
 
 func TestOddNamesDoNotCollideWithAnything(t *testing.T) {
 	names := []string{
@@ -296,4 +296,27 @@ func wantInvalid(t *testing.T, err error, says []string) {
 			t.Errorf("%v does not say %s", err, s)
 		}
 	}
+}
+
+// What is beyond all reason must not overflow into its opposite.
+func TestDurationsAboveTheGreatestAreRefused(t *testing.T) {
+	const endless = time.Duration(math.MaxInt64)
+	bubble(t, 3, func(t *testing.T, w *world) {
+		c := w.client()
+		for name, opt := range map[string]redlock.Option{
+			"TTL": redlock.WithTTL(endless), "wait": redlock.WithWait(endless), "interval": redlock.WithExtendInterval(endless),
+			"max hold": redlock.WithMaxHold(endless), "idle TTL": redlock.WithFenceIdleTTL(endless),
+			"delay":     redlock.WithRetry(redlock.RetryPolicy{Delay: endless, Jitter: endless}),
+			"max delay": redlock.WithRetry(redlock.RetryPolicy{MaxDelay: endless}),
+		} {
+			_, err := c.Mutex("a", opt).TryAcquire(t.Context())
+			if !errors.Is(err, redlock.ErrInvalid) || !strings.Contains(err.Error(), redlock.MaxDuration.String()) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		l := acquire(t, c.Mutex("a", redlock.WithTTL(redlock.MaxDuration), redlock.WithFenceIdleTTL(redlock.MaxDuration)))
+		wantErr(t, l.Extend(t.Context(), endless), redlock.ErrInvalid)
+		wantErr(t, l.Extend(t.Context(), redlock.MaxDuration), nil)
+		release(t, l)
+	})
 }

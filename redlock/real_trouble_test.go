@@ -275,3 +275,24 @@ func TestUnreachableHostsAreNamed(t *testing.T) {
 		t.Errorf("a password in %v", err)
 	}
 }
+
+func TestAWrongPasswordLeaksNoConnection(t *testing.T) {
+	s := redistest.Start(t, 1)[0]
+	s.DB.ConfigSet(t.Context(), "requirepass", "secret")
+	s.DB.Do(t.Context(), "AUTH", "secret")
+	c, err := redlock.Open([]string{"redis://:wrong@" + s.Addr})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for range 30 {
+		_, err := c.Mutex("x").TryAcquire(t.Context())
+		wantErr(t, err, redlock.ErrNoQuorum)
+		time.Sleep(30 * time.Millisecond)
+	}
+	eye := redis.NewClient(&redis.Options{Addr: s.Addr, Password: "secret"})
+	defer eye.Close()
+	if n := strings.Count(eye.ClientList(t.Context()).Val(), "\n"); n > 5 {
+		t.Errorf("%d connections", n)
+	}
+}

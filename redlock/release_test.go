@@ -349,3 +349,14 @@ func dropAll[N node.Node](t *testing.T, nodes []N, l *redlock.Lease) {
 		drop(t, n, l)
 	}
 }
+
+// That a node has nothing to give back does not mean that it held the lock until now.
+func TestReleaseOfALeaseThatAMajorityDidNotHaveIsALoss(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, w *world) {
+		w.nodes[2].Stop()
+		l := acquire(t, w.client().Mutex("a"))
+		w.nodes[1].Wipe()
+		wantErr(t, l.Release(t.Context()), redlock.ErrLeaseLost)
+		w.wantFree()
+	})
+}

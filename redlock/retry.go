@@ -21,20 +21,20 @@ type RetryPolicy struct {
 	MaxDelay   time.Duration // the delay grows no further; default 5 s, or Delay if that is longer
 }
 
-// problem says what is not acceptable, if anything.
+// problem says what is not acceptable; "" if nothing is.
 func (p RetryPolicy) problem() string {
 	filled := p.withDefaults()
 	switch {
 	case p.Attempts < 0:
-		return fmt.Sprintf("Attempts is %d, the least is 0 (no limit)", p.Attempts)
-	case p.Delay != 0 && p.Delay < time.Millisecond:
-		return fmt.Sprintf("Delay is %v, the least is 1ms (a bare number is nanoseconds)", p.Delay)
+		return fmt.Sprintf("WithRetry: Attempts is %d, the least is 0 (no limit)", p.Attempts)
+	case p.Delay != 0 && (p.Delay < time.Millisecond || p.Delay > MaxDuration):
+		return fmt.Sprintf("WithRetry: Delay is %v, it must lie between 1ms and %v (a bare number is nanoseconds)", p.Delay, MaxDuration)
 	case p.Jitter < 0 || p.Jitter > filled.Delay:
-		return fmt.Sprintf("Jitter is %v, it must lie between 0 and Delay, which is %v", p.Jitter, filled.Delay)
+		return fmt.Sprintf("WithRetry: Jitter is %v, it must lie between 0 and Delay, which is %v", p.Jitter, filled.Delay)
 	case math.IsNaN(p.Multiplier) || p.Multiplier != 0 && p.Multiplier < 1:
-		return fmt.Sprintf("Multiplier is %v, the least is 1", p.Multiplier)
-	case p.MaxDelay != 0 && p.MaxDelay < filled.Delay:
-		return fmt.Sprintf("MaxDelay is %v, the least is Delay, which is %v", p.MaxDelay, filled.Delay)
+		return fmt.Sprintf("WithRetry: Multiplier is %v, the least is 1", p.Multiplier)
+	case p.MaxDelay != 0 && (p.MaxDelay < filled.Delay || p.MaxDelay > MaxDuration):
+		return fmt.Sprintf("WithRetry: MaxDelay is %v, it must lie between Delay, which is %v, and %v", p.MaxDelay, filled.Delay, MaxDuration)
 	}
 	return ""
 }
@@ -69,10 +69,15 @@ func (p RetryPolicy) outageDelay(failure int) time.Duration {
 	return p.delay(failure)
 }
 
-// splitDelay is the pause after an attempt that nobody can have won: some callers had a part of the nodes each.
-// It is short and random, and its range doubles so that one of any number of callers soon comes first.
-func splitDelay(attempt int) time.Duration {
-	return rand.N(time.Millisecond << min(attempt, 6))
+// shortSplits is how many splits in a row are repeated soon. If callers were the reason, one of them has won by then;
+// what remains is somebody who died while it had a part of the nodes.
+const shortSplits = 7
+
+// splitDelay is the pause after the split-th attempt in a row that nobody can have won: some callers had a part of
+// the nodes each. It is short and random, and its range doubles, so that one of any number of callers soon comes
+// first.
+func splitDelay(split int) time.Duration {
+	return rand.N(time.Millisecond << min(split, shortSplits-1))
 }
 
 // split reports whether an attempt was lost although no single holder was named by a quorum: the lock may be

@@ -351,3 +351,17 @@ func TestALateAttemptDoesNotEndTheWait(t *testing.T) {
 		}
 	})
 }
+
+// A dead client's leftover on one node, with another down, splits every attempt: that must not be polled hot.
+func TestALeftoverOnAMinorityIsPolledAsTheRetryPolicySays(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, w *world) {
+		take(t, w.nodes[0], "a", "dead", time.Minute)
+		w.nodes[2].Stop()
+		c := w.client(redlock.WithRetry(redlock.RetryPolicy{Delay: 2 * time.Second, Jitter: time.Millisecond}))
+		_, err := c.Mutex("a", redlock.WithWait(20*time.Second)).Acquire(t.Context())
+		wantErr(t, err, redlock.ErrWaitExpired)
+		if n := len(c.sent(node.Acquire)); n > 20 {
+			t.Errorf("%d attempts in 20 s, the delay is 2 s", n)
+		}
+	})
+}

@@ -39,6 +39,9 @@ type trace struct {
 // Token is the fencing token.
 func (c *Claim) Token() int64 { return c.token }
 
+// Longest is the longest TTL that was put to a node: what is not released is gone by then.
+func (c *Claim) Longest() time.Duration { return c.longest }
+
 // Acquire puts one attempt to all nodes: design §3 and §4. If it is won, the claim is held for Result.Span
 // from Result.Start on, and its token is settled. If it is not, whatever it left or may have left is being withdrawn,
 // and there is no claim.
@@ -67,8 +70,8 @@ func (e *Engine) Acquire(ctx context.Context, req Request) (*Claim, Result) {
 
 // timed completes the result of a round that was won: a lease of which nothing is left is no lease.
 func (e *Engine) timed(res Result, ttl time.Duration, start drift.Instant) Result {
-	res.Start, res.Span = start, e.Span(ttl)
-	res.Late = e.validity(ttl, start) <= 0
+	res.Start, res.Span, res.Left = start, e.Span(ttl), e.validity(ttl, start)
+	res.Late = res.Left <= 0
 	return res
 }
 
@@ -90,6 +93,7 @@ func (c *Claim) settleToken(ctx context.Context, acquired *round, res Result, st
 		if res.Won() {
 			return res
 		}
+		r.drop()
 		counter, others := highestBid(res.Votes)
 		if counter == 0 || e.validity(c.req.TTL, start) <= 0 {
 			return res

@@ -14,7 +14,8 @@ import (
 // round is one operation put to all nodes. The nodes' own goroutines count the votes as they come in (Reply),
 // so a round needs no goroutine, and a straggler costs none: see "Fan-out" in docs/algorithm.md.
 type round struct {
-	calls []node.Call // by node
+	engine *Engine
+	calls  []node.Call // by node
 
 	mu      sync.Mutex
 	tally   Tally
@@ -25,8 +26,9 @@ type round struct {
 
 var errNotAwaited = errors.New("its answer was not waited for")
 
-func newRound(n int) *round {
-	return &round{calls: make([]node.Call, n), tally: NewTally(n), decided: make(chan struct{}), silence: errNotAwaited}
+func (e *Engine) newRound() *round {
+	n := len(e.nodes)
+	return &round{engine: e, calls: make([]node.Call, n), tally: NewTally(n), decided: make(chan struct{}), silence: errNotAwaited}
 }
 
 // ask puts op to node i, which answers to.
@@ -39,6 +41,12 @@ func (r *round) ask(n node.Node, i int, op *node.Op, to node.Receiver) {
 func (r *round) skip(i int) {
 	r.calls[i].Preset(node.Vote{Verdict: node.Granted})
 	r.count(node.Granted)
+}
+
+// absent counts node i as refusing without asking it: it has nothing to give back.
+func (r *round) absent(i int) {
+	r.calls[i].Preset(node.Vote{Verdict: node.Refused, Reason: node.Missing})
+	r.count(node.Refused)
 }
 
 // drop takes back what was not sent yet.
@@ -84,8 +92,8 @@ func (r *round) wait(ctx context.Context, limit time.Duration) Result {
 	if r.over() {
 		return r.result() // spare the timer
 	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
+	timer := r.engine.timer(limit)
+	defer r.engine.spare(timer)
 	select {
 	case <-r.decided:
 	case <-timer.C:
@@ -121,6 +129,7 @@ type Result struct {
 	Late        bool          // a quorum granted, but nothing of the lease was left
 	Start       drift.Instant // of an acquire or extension that was won: taken before the first send
 	Span        time.Duration // how long that may be trusted, from Start on
+	Left        time.Duration // and from now on
 }
 
 // Won reports whether the round was won in time.

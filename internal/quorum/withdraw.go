@@ -11,7 +11,7 @@ import (
 const retryPause = 100 * time.Millisecond
 
 // Release gives the claim back on every node that holds it or may hold it. It is won when a quorum has nothing
-// of it any more by this release; a claim that a majority of nodes did not have is Refuted. What did not answer
+// had it until this release; a claim that a majority of nodes did not have is Refuted. What did not answer
 // is retried in the background until it does, for as long as the claim can live there; the end of ctx ends only the
 // waiting.
 func (c *Claim) Release(ctx context.Context) Result {
@@ -24,16 +24,16 @@ func (c *Claim) Withdraw() { c.retract() }
 // retract puts a release to every node on which the claim has left something or may yet leave something. The
 // others, to which nothing was sent or which refused, have nothing to give back and count as done.
 func (c *Claim) retract() *round {
-	r := newRound(len(c.engine.nodes))
+	r := c.engine.newRound()
 	asked := 0
 	for i := range c.traces {
 		if c.traces[i].empty() {
-			r.skip(i)
+			r.absent(i)
 		} else {
 			asked++
 		}
 	}
-	c.engine.count(asked)
+	c.engine.add(asked)
 	plain, until := c.op(node.Release, 0), time.Now().Add(c.longest)
 	withdrawals := make([]withdrawal, len(c.traces))
 	for i := range c.traces {
@@ -104,7 +104,7 @@ func (w *withdrawal) Reply(c *node.Call) {
 	}
 	switch {
 	case w.settled(c, v), v.Permanent, !time.Now().Before(w.until), w.claim.engine.over():
-		w.claim.engine.count(-1)
+		w.claim.engine.add(-1)
 	case v.Verdict == node.Unknown:
 		time.AfterFunc(retryPause, func() { w.again(c.Node) })
 	default: // answered, but only now it is clear that the acquire was not: leave a mark

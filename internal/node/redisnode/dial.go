@@ -14,6 +14,9 @@ import (
 // only after a second, long after the network has healed.
 const redial = 100 * time.Millisecond
 
+// attempts bounds the dials to one node that are under way.
+const attempts = 4
+
 // dialer makes the lane's connections. The lane has a connection made before it asks go-redis for one: so a dead
 // node costs a dial, and not a line in go-redis's log, ten times a second.
 type dialer struct {
@@ -21,6 +24,7 @@ type dialer struct {
 	secure        *tls.Config // nil: no TLS, or the user's own dialer sees to it
 	network, addr string
 	limit         time.Duration
+	slots         chan struct{} // taken by every attempt under way: a dialer may ignore that nobody waits any more
 
 	mu    sync.Mutex
 	ready net.Conn // made in advance
@@ -28,10 +32,11 @@ type dialer struct {
 
 // newDialer returns the dialer for a client with these options.
 func newDialer(opt *redis.Options, limit time.Duration) *dialer {
-	if opt.Dialer != nil {
-		return &dialer{dial: opt.Dialer, limit: limit}
+	d := &dialer{dial: opt.Dialer, limit: limit, slots: make(chan struct{}, attempts)}
+	if d.dial == nil {
+		d.dial, d.secure = (&net.Dialer{}).DialContext, opt.TLSConfig
 	}
-	return &dialer{dial: (&net.Dialer{}).DialContext, secure: opt.TLSConfig, limit: limit}
+	return d
 }
 
 // reach makes a connection in advance.
@@ -42,6 +47,9 @@ func (d *dialer) reach(ctx context.Context) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.ready != nil {
+		_ = d.ready.Close() // the client had one of its own
+	}
 	d.ready = conn
 	return nil
 }
@@ -82,7 +90,11 @@ func (d *dialer) open(ctx context.Context) (net.Conn, error) {
 	}
 	// Linger 0: closing the connection throws away what was not sent yet, so that an operation that was given up is
 	// not delivered by a retransmission minutes later.
-	if t, ok := conn.(*net.TCPConn); ok {
+	plain := conn
+	if t, ok := plain.(interface{ NetConn() net.Conn }); ok { // TLS by the user's dialer
+		plain = t.NetConn()
+	}
+	if t, ok := plain.(*net.TCPConn); ok {
 		_ = t.SetLinger(0) // where the system refuses, the withdrawal's mark still holds
 	}
 	if d.secure == nil {
@@ -116,27 +128,32 @@ func (d *dialer) race(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx) // ends the attempts that were not first
 	defer cancel()
 	results := make(chan dialled)
-	attempt := func() {
-		conn, err := d.dial(ctx, d.network, d.addr)
-		select {
-		case results <- dialled{conn, err}:
-		case <-ctx.Done(): // another was first, or all are too late
-			if err == nil {
-				_ = conn.Close()
-			}
-		}
-	}
 	ticks := time.NewTicker(redial)
 	defer ticks.Stop()
-	go attempt()
 	for {
+		select {
+		case d.slots <- struct{}{}:
+			go d.attempt(ctx, results)
+		default: // as many as may be are under way
+		}
 		select {
 		case r := <-results:
 			return r.conn, r.err
 		case <-ticks.C:
-			go attempt()
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (d *dialer) attempt(ctx context.Context, results chan<- dialled) {
+	defer func() { <-d.slots }()
+	conn, err := d.dial(ctx, d.network, d.addr)
+	select {
+	case results <- dialled{conn, err}:
+	case <-ctx.Done(): // another was first, or all are too late
+		if err == nil {
+			_ = conn.Close()
 		}
 	}
 }

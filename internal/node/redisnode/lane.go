@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -52,8 +53,9 @@ type lane struct {
 	lastPut time.Time  // while it is down
 
 	// The goroutine's own.
-	pipe redis.Pipeliner
-	up   bool // the last batch was answered
+	pipe  redis.Pipeliner
+	batch []*node.Call
+	up    bool // the last batch was answered
 }
 
 func newLane(client redis.UniversalClient, grace time.Duration, reach func(ctx context.Context) error) *lane {
@@ -104,6 +106,7 @@ func (l *lane) run() {
 			case <-l.ctx.Done():
 			}
 		case l.up:
+			runtime.Gosched() // whoever can put a call now, does: batches are a third deeper under load
 			if batch := l.take(); len(batch) > 0 {
 				l.up = l.send(batch)
 				if !l.up {
@@ -147,13 +150,14 @@ func (l *lane) reconnect() {
 
 // connect asks the node whether it is there. If not, the node is down until it is: what is queued fails.
 func (l *lane) connect() {
+	if l.reach == nil { // the client sees to its own connections; a cluster's may go to any of its servers
+		l.reached()
+		return
+	}
 	err := l.ping()
 	answered, permanent := fromServer(err)
 	if err == nil || answered && !refusedUs(err) {
-		l.up = true
-		l.mu.Lock()
-		l.down, l.mending = nil, false
-		l.mu.Unlock()
+		l.reached()
 		return
 	}
 	down := unsent(l.own(err))
@@ -165,11 +169,17 @@ func (l *lane) connect() {
 	}
 }
 
+// reached lets calls through.
+func (l *lane) reached() {
+	l.up = true
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.down, l.mending = nil, false
+}
+
 func (l *lane) ping() error {
-	if l.reach != nil {
-		if err := l.reach(l.ctx); err != nil {
-			return err
-		}
+	if err := l.reach(l.ctx); err != nil {
+		return err
 	}
 	return l.client.Ping(l.ctx).Err()
 }
@@ -202,15 +212,18 @@ func answer(calls []*node.Call, v *node.Vote) {
 	}
 }
 
-// take removes the next batch from the queue and marks it as sent. Dropped calls are left out.
+// take removes the next batch from the queue and marks it as sent. Dropped calls are left out. The batch is valid
+// until the next take.
 func (l *lane) take() []*node.Call {
 	l.mu.Lock()
 	n := min(len(l.queue), maxBatch)
-	batch := l.queue[:n:n]
-	l.queue = l.queue[n:]
+	l.batch = append(l.batch[:0], l.queue[:n]...)
+	rest := copy(l.queue, l.queue[n:])
+	clear(l.queue[rest:])
+	l.queue = l.queue[:rest]
 	l.mu.Unlock()
-	sending := batch[:0]
-	for _, c := range batch {
+	sending := l.batch[:0]
+	for _, c := range l.batch {
 		if c.Send() {
 			sending = append(sending, c)
 		}
@@ -222,19 +235,31 @@ func (l *lane) take() []*node.Call {
 func (l *lane) send(batch []*node.Call) bool {
 	votes, good := l.pipeline(batch, false)
 	if first := firstWithoutScript(votes); first >= 0 && good {
-		// The script cache was emptied. What follows the first refused call is sent again too, before anything
-		// newer: else a release could have run before its acquire. An answer that was a grant stands, as the
-		// second run of a release finds nothing.
-		var again []node.Vote
-		again, good = l.pipeline(batch[first:], true)
-		for i, v := range again {
-			if votes[first+i].Verdict != node.Granted {
-				votes[first+i] = v
-			}
-		}
+		good = l.sendAgain(batch[first:], votes[first:])
 	}
 	for i, c := range batch {
 		c.Answer(votes[i])
+	}
+	clear(batch) // an answered call must not be kept alive
+	return good
+}
+
+// sendAgain sends a batch again by the full text of its scripts, because the script cache was emptied. What follows the
+// first refused call goes too, before anything newer: else a release could have run before its acquire. An acquire that
+// was granted has run and is left out; any other grant stands, as the second run of a release finds nothing.
+func (l *lane) sendAgain(batch []*node.Call, votes []node.Vote) bool {
+	var calls []*node.Call
+	var at []int
+	for i, c := range batch {
+		if c.Op.Kind != node.Acquire || votes[i].Verdict != node.Granted {
+			calls, at = append(calls, c), append(at, i)
+		}
+	}
+	again, good := l.pipeline(calls, true)
+	for i, v := range again {
+		if votes[at[i]].Verdict != node.Granted {
+			votes[at[i]] = v
+		}
 	}
 	return good
 }
@@ -262,14 +287,13 @@ func (l *lane) pipeline(batch []*node.Call, full bool) (votes []node.Vote, good 
 	return votes, good
 }
 
-// vote reads a command's outcome. answered is false if the server did not reply.
+// vote reads a command's outcome. answered is false if the server did not reply, or not to this command as far as
+// anybody can tell: then nothing that comes over this connection can be believed.
 func (l *lane) vote(kind node.Kind, cmd *redis.Cmd) (v node.Vote, answered bool) {
 	reply, err := cmd.Result()
-	if err == nil {
-		return decode(kind, reply), true
-	}
-	if errors.Is(err, redis.Nil) {
-		return decode(kind, nil), true
+	if err == nil || errors.Is(err, redis.Nil) {
+		v = decode(kind, reply)
+		return v, v.Fate == node.Done
 	}
 	if answered, permanent := fromServer(err); answered {
 		return node.Failed(err, permanent), true

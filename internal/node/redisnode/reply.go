@@ -35,7 +35,7 @@ func decode(kind node.Kind, reply any) node.Vote {
 			return v
 		}
 	}
-	return node.Failed(fmt.Errorf("unexpected reply to %v: %.100v", kind, reply), false)
+	return node.Unanswered(fmt.Errorf("unexpected reply to %v: %.100v", kind, reply))
 }
 
 func decodeRefusal(kind node.Kind, reply []any) (node.Vote, bool) {
@@ -56,7 +56,7 @@ func decodeRefusal(kind node.Kind, reply []any) (node.Vote, bool) {
 		if holder == "" && left == -2 { // PTTL of a key that is not there
 			return node.Vote{Verdict: node.Refused, Reason: node.Missing}, kind != node.Acquire && kind != node.Repair
 		}
-		return node.Vote{Verdict: node.Refused, Reason: node.Held, Holder: holder, TTL: time.Duration(left) * time.Millisecond}, true
+		return node.Vote{Verdict: node.Refused, Reason: node.Held, Holder: holder, TTL: time.Duration(min(left, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond}, true
 	case code == codeOutbid && len(reply) == 3 && kind == node.Raise:
 		number, isNumber := reply[1].(int64)
 		others, isCount := reply[2].(int64)

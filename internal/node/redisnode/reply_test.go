@@ -44,7 +44,7 @@ func TestAnUnknownReplyIsAnErrorAndNoVote(t *testing.T) {
 			if kind == node.Acquire && reply == any(int64(0)) {
 				continue
 			}
-			if v := decode(kind, reply); v.Verdict != node.Unknown || v.Err == nil || v.Fate != node.Done {
+			if v := decode(kind, reply); v.Verdict != node.Unknown || v.Err == nil || v.Fate != node.InDoubt {
 				t.Errorf("%v: the reply %#v was taken for %+v", kind, reply, v)
 			}
 		}

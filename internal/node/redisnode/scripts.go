@@ -52,6 +52,9 @@ var scripts = map[node.Kind]*script{
 			[]any{op.Holder, op.TTL.Milliseconds(), op.Token, op.Retain.Milliseconds()}
 	}),
 	node.Release: newScript(releaseLua, func(op *node.Op) (keys, argv []any) {
+		if op.Mark == 0 {
+			return []any{op.Keys.Lock}, []any{op.Holder}
+		}
 		always := 0
 		if op.MarkAlways {
 			always = 1

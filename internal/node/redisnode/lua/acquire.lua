@@ -21,12 +21,15 @@ if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
     return {0, holder, redis.call('PTTL', KEYS[1])}
   end
 end
+local number = ARGV[3] -- as text: in most cases it stays, and formatting a number costs as much as a call
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local floor = tonumber(ARGV[3])
-if math.abs(floor - now) > 1000000 then -- a stamp that is off by more than a second counts as this node's time
-  floor = now
+if math.abs(number - now) > 1000000 then -- a stamp that is off by more than a second counts as this node's time
+  number = now
 end
-local number = math.max((tonumber(seen[1]) or 0) + 1, floor)
+local least = (tonumber(seen[1]) or 0) + 1
+if least > tonumber(number) then
+  number = least
+end
 keep(KEYS[2], number, tonumber(ARGV[4]))
-return number
+return tonumber(number)

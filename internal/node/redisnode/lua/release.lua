@@ -2,7 +2,8 @@
 -- which that call is refused.
 --
 -- KEYS[1] lock        ARGV[1] holder
--- KEYS[2] gone mark   ARGV[2] life of the mark, ms; 0: no mark
+-- and for a mark:
+-- KEYS[2] gone mark   ARGV[2] life of the mark, ms
 --                     ARGV[3] 1: leave the mark even if the lock was found (what could come late has not all come)
 --
 -- Replies  1                   deleted
@@ -10,7 +11,7 @@
 
 local holder = redis.call('GET', KEYS[1])
 local mine = holder == ARGV[1]
-if ARGV[2] ~= '0' and (not mine or ARGV[3] == '1') then
+if KEYS[2] and (not mine or ARGV[3] == '1') then
   redis.call('SET', KEYS[2], '', 'PX', ARGV[2])
 end
 if not mine then

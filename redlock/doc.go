@@ -20,8 +20,9 @@
 // # Guarantees
 //
 // At no instant do two leases of one name both have a positive validity (I1). The tokens of a name strictly increase in
-// the order of its leases (I3). A lease's context is done, and its validity 0, before a majority of masters could
-// grant to somebody else, as soon as the process runs (I4). After release, failure, cancellation or Close nothing of a
+// the order of its leases (I3). A lease's validity is 0, and its context done, before a majority of masters could
+// grant to somebody else, as soon as the process runs; after a suspend of the machine the context follows within 100 ms
+// (I4). After release, failure, cancellation or Close nothing of a
 // holder is left on a master that can be reached (I5). A minority of masters may fail in any way, and nobody notices
 // (I6). The numbers are those of docs/algorithm.md.
 //
@@ -37,7 +38,7 @@
 //
 // # Errors
 //
-// Every error is an [*Error]. errors.Is finds its class: [ErrNotAcquired] is contention, [ErrNoQuorum] an outage,
+// Every error of the library is an [*Error]; Do and TryDo return what their function returned. errors.Is finds the class: [ErrNotAcquired] is contention, [ErrNoQuorum] an outage,
 // [ErrLeaseLost] a loss, and an error that matches a context's error comes from the caller's context, never from a
 // limit of the library's own.
 //

@@ -47,7 +47,7 @@ var (
 // Error is the error of every operation. errors.Is finds its class (ErrNotAcquired, ErrNoQuorum, …), the error
 // of the context that ended it, and the errors of single nodes; errors.As finds the nodes' errors too.
 type Error struct {
-	Op    string     // acquire, extend, verify, release, open, shutdown
+	Op    string     // acquire, extend, verify, release, hold, new, open, shutdown
 	Name  string     // of the lock; empty for operations of the client
 	Votes []NodeVote // what each node answered, if nodes were asked; in the order of the nodes
 
@@ -57,7 +57,7 @@ type Error struct {
 
 // NodeVote is one node's part in a round that failed.
 type NodeVote struct {
-	Node   string // its address
+	Node   string // its address, or its number where there is no one address
 	Vote   Vote
 	Reason string // why it refused, in words, if Vote is VoteRefused
 	Err    error  // why there is no usable answer, if Vote is VoteUnknown

@@ -66,7 +66,7 @@ func ExampleMutex_Acquire() {
 	ctx := context.Background()
 
 	held, _ := client.Mutex("seat:A1").Acquire(ctx)
-	defer held.Release(ctx)
+	defer func() { _ = held.Release(ctx) }()
 	_, err := client.Mutex("seat:A1", redlock.WithWait(20*time.Millisecond)).Acquire(ctx)
 	fmt.Println(errors.Is(err, redlock.ErrNotAcquired), errors.Is(err, redlock.ErrWaitExpired), errors.Is(err, redlock.ErrNoQuorum))
 	// Output: true true false

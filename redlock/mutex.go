@@ -25,6 +25,8 @@ func (c *Client) Mutex(name string, opts ...Option) *Mutex {
 // ctx limits only the acquiring. Its end does not end the lease; see Do for that.
 func (m *Mutex) Acquire(ctx context.Context) (*Lease, error) { return m.target.acquire(ctx) }
 
-// TryAcquire makes one attempt, within the time that one node may take, and never waits for a holder. Results are
-// those of Acquire: ErrNotAcquired if somebody else holds the lock, ErrNoQuorum if that cannot be known.
+// TryAcquire makes one attempt, within the time that one node may take, and never waits for a holder. (Where nodes were
+// wiped or clients' clocks are behind, settling the token may take as long again.) Results are those of Acquire:
+// ErrNotAcquired if somebody else holds the lock, or got a part of it at the same time, or if the nodes were too slow
+// for the TTL; ErrNoQuorum if it cannot be known.
 func (m *Mutex) TryAcquire(ctx context.Context) (*Lease, error) { return m.target.try(ctx) }

@@ -25,8 +25,8 @@ type Node interface {
 // Kind says which step of the state machine an Op is.
 type Kind uint8
 
-// The steps of a mutex. Every one is idempotent for its holder: a step that is repeated, because its answer or
-// the script cache was lost, answers as it did before.
+// The steps of a mutex. Every one is idempotent in its effect, so that it may be repeated when its answer or the
+// script cache was lost. A repeated release or raise is refused, and a repeated acquire draws a fresh number.
 const (
 	Acquire Kind = iota + 1 // take the lock if it is free, and draw a number from the fence counter
 	Raise                   // lift the fence counter to the token, if the lock is still held
@@ -72,7 +72,7 @@ type Op struct {
 	Mark       time.Duration
 	MarkAlways bool
 
-	// Wire is what a kind of node makes of the operation, once for all nodes that it is put to. Only Put touches it:
+	// Wire is what a kind of node makes of the operation, once for all nodes that it is put to. Only Put writes it:
 	// an operation is put by one goroutine at a time.
 	Wire any
 }

@@ -106,7 +106,7 @@ func (l *lane) run() {
 			case <-l.ctx.Done():
 			}
 		case l.up:
-			runtime.Gosched() // whoever can put a call now, does: batches are a third deeper under load
+			l.gather()
 			if batch := l.take(); len(batch) > 0 {
 				l.up = l.send(batch)
 				if !l.up {
@@ -116,6 +116,19 @@ func (l *lane) run() {
 		default:
 			l.connect()
 		}
+	}
+}
+
+// gather lets whoever can put a call now do so, for as long as the queue grows: batches are deeper under load, and
+// a caller that is alone does not wait.
+func (l *lane) gather() {
+	for before, grows := 0, true; grows; {
+		runtime.Gosched()
+		l.mu.Lock()
+		n := len(l.queue)
+		l.mu.Unlock()
+		grows = n > before && n < maxBatch
+		before = n
 	}
 }
 

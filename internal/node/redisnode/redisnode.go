@@ -72,6 +72,7 @@ func private(opt *redis.Options, d *dialer) *redis.Options {
 	o.DialerRetries = 1
 	o.PoolSize, o.MaxActiveConns, o.MinIdleConns, o.MaxIdleConns = 1, 1, 0, 1
 	o.PipelinePoolSize = -1 // pipelines use the one connection
+	o.Protocol = 2          // integers and lists are all there is to say, and version 3 is asked for pushes at every turn
 	o.Limiter = nil
 	o.DisableIdentity = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}

@@ -31,51 +31,54 @@ var (
 type script struct {
 	text   string
 	digest string
-	args   func(op *node.Op) (keys, argv []any)
+	keys   int                                 // how many of the arguments are keys, which come first
+	args   func(op *node.Op, args []any) []any // appends them
 }
 
 var scripts = map[node.Kind]*script{
-	node.Acquire: newScript(fenceLua+acquireLua, func(op *node.Op) (keys, argv []any) {
-		return []any{op.Keys.Lock, op.Keys.Fence, op.Keys.Gone(op.Holder)},
-			[]any{op.Holder, op.TTL.Milliseconds(), op.Floor, op.Retain.Milliseconds()}
+	node.Acquire: newScript(fenceLua+acquireLua, 3, func(op *node.Op, args []any) []any {
+		return append(args, op.Keys.Lock, op.Keys.Fence, op.Keys.Gone(op.Holder),
+			op.Holder, op.TTL.Milliseconds(), op.Floor, op.Retain.Milliseconds())
 	}),
-	node.Raise: newScript(fenceLua+raiseLua, func(op *node.Op) (keys, argv []any) {
-		return []any{op.Keys.Lock, op.Keys.Fence},
-			[]any{op.Holder, op.Token, op.Retain.Milliseconds()}
+	node.Raise: newScript(fenceLua+raiseLua, 2, func(op *node.Op, args []any) []any {
+		return append(args, op.Keys.Lock, op.Keys.Fence, op.Holder, op.Token, op.Retain.Milliseconds())
 	}),
-	node.Extend: newScript(fenceLua+extendLua, func(op *node.Op) (keys, argv []any) {
-		return []any{op.Keys.Lock, op.Keys.Fence},
-			[]any{op.Holder, op.TTL.Milliseconds(), op.Token, op.Retain.Milliseconds()}
+	node.Extend: newScript(fenceLua+extendLua, 2, func(op *node.Op, args []any) []any {
+		return append(args, op.Keys.Lock, op.Keys.Fence, op.Holder, op.TTL.Milliseconds(), op.Token, op.Retain.Milliseconds())
 	}),
-	node.Repair: newScript(fenceLua+repairLua, func(op *node.Op) (keys, argv []any) {
-		return []any{op.Keys.Lock, op.Keys.Fence, op.Keys.Gone(op.Holder)},
-			[]any{op.Holder, op.TTL.Milliseconds(), op.Token, op.Retain.Milliseconds()}
+	node.Repair: newScript(fenceLua+repairLua, 3, func(op *node.Op, args []any) []any {
+		return append(args, op.Keys.Lock, op.Keys.Fence, op.Keys.Gone(op.Holder),
+			op.Holder, op.TTL.Milliseconds(), op.Token, op.Retain.Milliseconds())
 	}),
-	node.Release: newScript(releaseLua, func(op *node.Op) (keys, argv []any) {
-		if op.Mark == 0 {
-			return []any{op.Keys.Lock}, []any{op.Holder}
-		}
-		always := 0
-		if op.MarkAlways {
-			always = 1
-		}
-		return []any{op.Keys.Lock, op.Keys.Gone(op.Holder)},
-			[]any{op.Holder, op.Mark.Milliseconds(), always}
+	node.Release: newScript(releaseLua, 1, func(op *node.Op, args []any) []any {
+		return append(args, op.Keys.Lock, op.Holder)
 	}),
-	node.Verify: newScript(verifyLua, func(op *node.Op) (keys, argv []any) {
-		return []any{op.Keys.Lock}, []any{op.Holder}
+	node.Verify: newScript(verifyLua, 1, func(op *node.Op, args []any) []any {
+		return append(args, op.Keys.Lock, op.Holder)
 	}),
 }
 
-func newScript(text string, args func(op *node.Op) (keys, argv []any)) *script {
-	return &script{text: text, digest: redis.NewScript(text).Hash(), args: args}
+// releaseWithMark is the release of a holder of whom a call may still arrive late.
+var releaseWithMark = newScript(releaseLua, 2, func(op *node.Op, args []any) []any {
+	always := 0
+	if op.MarkAlways {
+		always = 1
+	}
+	return append(args, op.Keys.Lock, op.Keys.Gone(op.Holder), op.Holder, op.Mark.Milliseconds(), always)
+})
+
+// mostArgs is the greatest number of arguments of an EVALSHA.
+const mostArgs = 10
+
+func newScript(text string, keys int, args func(op *node.Op, args []any) []any) *script {
+	return &script{text: text, digest: redis.NewScript(text).Hash(), keys: keys, args: args}
 }
 
 // wire is an operation as it is sent to every master: the arguments of EVALSHA. Names and holders are arguments, never
 // part of a script's text.
 type wire struct {
-	kind node.Kind
-	args []any
+	script *script
+	args   []any
 }
 
 // wireOf returns the operation's wire form, which is made once.
@@ -84,11 +87,11 @@ func wireOf(op *node.Op) *wire {
 		return w
 	}
 	s := scripts[op.Kind]
-	keys, argv := s.args(op)
-	w := &wire{kind: op.Kind, args: make([]any, 0, 3+len(keys)+len(argv))}
-	w.args = append(w.args, "evalsha", s.digest, len(keys))
-	w.args = append(w.args, keys...)
-	w.args = append(w.args, argv...)
+	if op.Kind == node.Release && op.Mark > 0 {
+		s = releaseWithMark
+	}
+	w := &wire{script: s, args: make([]any, 0, mostArgs)}
+	w.args = s.args(op, append(w.args, "evalsha", s.digest, s.keys))
 	op.Wire = w
 	return w
 }
@@ -96,6 +99,6 @@ func wireOf(op *node.Op) *wire {
 // full returns the same as arguments of EVAL.
 func (w *wire) full() []any {
 	args := slices.Clone(w.args)
-	args[0], args[1] = "eval", scripts[w.kind].text
+	args[0], args[1] = "eval", w.script.text
 	return args
 }

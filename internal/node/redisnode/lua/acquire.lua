@@ -10,7 +10,7 @@
 --          {0, holder, pttl}   refused: who holds, and what is left of it in ms (-1: no end)
 --          {-1}                refused: this holder has withdrawn, the call is late
 
--- MGET takes what is not a string for missing: nothing below can fail once the lock is set.
+-- MGET takes what is not a string for missing, and the TTLs were checked: nothing below can fail once the lock is set.
 local seen = redis.call('MGET', KEYS[2], KEYS[3])
 if seen[2] then
   return {-1}

@@ -33,10 +33,11 @@ func (System) Now() Instant { return Instant{Wall: time.Now(), boot: bootTime()}
 
 // Since returns how long ago start was, never less than what passed while the process ran.
 func (System) Since(start Instant) time.Duration {
-	if now := bootTime(); now != 0 && start.boot != 0 {
-		return now - start.boot // which counts what CLOCK_MONOTONIC counts, and suspend
+	elapsed := time.Since(start.Wall) // also in a testing/synctest bubble, which knows no other clock
+	if start.boot != 0 {
+		return max(elapsed, bootTime()-start.boot)
 	}
-	return max(time.Since(start.Wall), time.Now().Round(0).Sub(start.Wall.Round(0)))
+	return max(elapsed, time.Now().Round(0).Sub(start.Wall.Round(0)))
 }
 
 // Plain is time.Now and nothing else: the clock of clients over in-memory nodes, which live in one process

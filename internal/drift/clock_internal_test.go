@@ -3,6 +3,7 @@ package drift
 import (
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -35,4 +36,15 @@ func TestSystemClockWithoutBootTimeFallsBackToTheWallClock(t *testing.T) {
 	if d := (System{}).Since(back); d < 0 {
 		t.Errorf("Since = %v, time ran backwards", d)
 	}
+}
+
+// Clients over real connections run in bubbles too, where only time.Now moves.
+func TestSystemClockFollowsABubble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := System{}.Now()
+		time.Sleep(time.Hour)
+		if d := (System{}).Since(start); d < time.Hour {
+			t.Errorf("Since = %v after an hour in a bubble", d)
+		}
+	})
 }

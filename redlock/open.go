@@ -137,7 +137,7 @@ func same(a, b redis.UniversalClient) bool {
 func redact(url string) string {
 	url, _, _ = strings.Cut(url, "?")
 	scheme, rest, ok := strings.Cut(url, "://")
-	if !ok {
+	if !ok || strings.Trim(scheme, "abcdefghijklmnopqrstuvwxyz+") != "" {
 		return "(without a scheme)"
 	}
 	if at := strings.LastIndexByte(rest, '@'); at >= 0 {

@@ -230,6 +230,7 @@ func TestURLsThatAreNoneAreRefusedWithoutTheirPasswords(t *testing.T) {
 		{[]string{"redis://:hunter2@h/x"}, "malformed URL"},
 		{[]string{"redis://user:hunter2/ret@h"}, "malformed URL"},
 		{[]string{"user:hunter2@h"}, "malformed URL"},
+		{[]string{"//user:hunter2@://h"}, "malformed URL"},
 		{[]string{"redis://u:p@a/hunter2@h"}, "malformed URL"},
 		{[]string{"redis://h?password=hunter2"}, "malformed URL"},
 		{[]string{"redis://h:6379", "redis://other:hunter2@h:6379/1"}, "same address h:6379"},

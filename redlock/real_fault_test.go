@@ -2,6 +2,7 @@ package redlock_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -90,7 +91,11 @@ func TestMastersFailingUnderLoadLeaveNoLock(t *testing.T) {
 						case <-stop:
 							return
 						default:
-							mustRelease(t, mustAcquire(t, c.Mutex(fmt.Sprint("load", i))))
+							l := mustAcquire(t, c.Mutex(fmt.Sprint("load", i)))
+							// A lease that three had granted, two of which fail, is given back without a quorum to say so.
+							if err := l.Release(t.Context()); err != nil && !errors.Is(err, redlock.ErrNoQuorum) {
+								t.Error(err)
+							}
 						}
 					}
 				})

@@ -360,3 +360,25 @@ func TestReleaseOfALeaseThatAMajorityDidNotHaveIsALoss(t *testing.T) {
 		w.wantFree()
 	})
 }
+
+// Three of five nodes have the lease, and two of these fail: it is free on the others, and no more than a minority is down.
+func TestReleaseOfALeaseOnABareQuorumWorksWithoutAMinority(t *testing.T) {
+	for name, fail := range faults {
+		if name == "wiped" {
+			continue // a wiped node answers: then the lease is lost
+		}
+		t.Run(name, func(t *testing.T) {
+			bubble(t, 5, func(t *testing.T, w *world) {
+				for _, n := range w.minority() {
+					take(t, n, "a", "foreign", ttl)
+				}
+				l := acquire(t, w.client().Mutex("a"))
+				fail(w.nodes[2])
+				fail(w.nodes[3])
+				if d := took(func() { release(t, l) }); d > limit {
+					t.Errorf("took %v", d)
+				}
+			})
+		})
+	}
+}

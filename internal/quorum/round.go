@@ -43,10 +43,12 @@ func (r *round) skip(i int) {
 	r.count(node.Granted)
 }
 
-// absent counts node i as refusing without asking it: it has nothing to give back.
+// absent counts node i, which is not asked, as one that has nothing to give back. It comes before all that are asked.
 func (r *round) absent(i int) {
 	r.calls[i].Preset(node.Vote{Verdict: node.Refused, Reason: node.Missing})
-	r.count(node.Refused)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tally.AddAbsent()
 }
 
 // drop takes back what was not sent yet.
@@ -64,6 +66,13 @@ func (r *round) over() bool {
 	default:
 		return false
 	}
+}
+
+// won reports whether the round is decided and won, whatever time it took.
+func (r *round) won() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tally.Outcome() == Won
 }
 
 // Reply counts the answer of one node. It is called by the node.

@@ -22,6 +22,7 @@ func Size(n int) int { return n/2 + 1 }
 type Tally struct {
 	n                         int
 	granted, refused, unknown int
+	absent                    int
 }
 
 // NewTally returns the tally of a round of n nodes, none of which has voted.
@@ -39,12 +40,18 @@ func (t *Tally) Add(v node.Verdict) {
 	}
 }
 
-// Outcome is Won as soon as a quorum has granted, and Lost as soon as none can.
+// AddAbsent counts a node that never had what the round gives back: it is free, as if it had granted, but it is no
+// witness that the others had it, as if it had refused.
+func (t *Tally) AddAbsent() { t.absent++ }
+
+// Outcome is Won as soon as a quorum has granted, and Lost as soon as none can. Nodes that were absent help to win,
+// but only once it cannot come out any more that too few of the others had it.
 func (t Tally) Outcome() Outcome {
+	q := Size(t.n)
 	switch {
-	case t.granted >= Size(t.n):
+	case t.granted+t.absent >= q && t.granted+t.unknown >= q:
 		return Won
-	case t.granted+t.open() < Size(t.n):
+	case t.granted+t.absent+t.open() < q, t.Refuted():
 		return Lost
 	default:
 		return Pending
@@ -55,9 +62,9 @@ func (t Tally) Outcome() Outcome {
 // from contention (I7).
 func (t Tally) Unreachable() bool { return t.beyondMinority(t.unknown) }
 
-// Refuted reports whether so many nodes refused that no quorum can have granted, whatever the others would say.
-// For a lease it is the proof of its loss; what is unknown never is.
-func (t Tally) Refuted() bool { return t.beyondMinority(t.refused) }
+// Refuted reports whether so many nodes refused, or were absent, that no quorum can have granted, whatever the others
+// would say. For a lease it is the proof of its loss; what is unknown never is.
+func (t Tally) Refuted() bool { return t.beyondMinority(t.refused + t.absent) }
 
 // Settled reports whether no further vote can change what the tally says: a win is settled at once; a loss when
 // it is known whether it is Unreachable, Refuted or neither.
@@ -68,12 +75,12 @@ func (t Tally) Settled() bool {
 	case t.Outcome() == Pending:
 		return false
 	default:
-		return !t.beyondMinority(t.unknown+t.open()) && !t.beyondMinority(t.refused+t.open())
+		return !t.beyondMinority(t.unknown+t.open()) && !t.beyondMinority(t.refused+t.absent+t.open())
 	}
 }
 
 // open is the number of nodes that have not voted.
-func (t Tally) open() int { return t.n - t.granted - t.refused - t.unknown }
+func (t Tally) open() int { return t.n - t.granted - t.refused - t.unknown - t.absent }
 
 // beyondMinority reports whether count nodes are more than a round can do without.
 func (t Tally) beyondMinority(count int) bool { return count > t.n-Size(t.n) }

@@ -8,6 +8,9 @@ import (
 	"github.com/redquorum/locks/internal/quorum"
 )
 
+// absent is the mark of a node that has nothing to give back and is not asked.
+const absent = node.Verdict(9)
+
 // twin judges a round by the plainest means: it looks at every way in which the open votes could still fall.
 type twin struct{ votes []node.Verdict } // of the nodes that have voted
 
@@ -28,11 +31,11 @@ type judgement struct {
 func final(votes []node.Verdict) judgement {
 	minority := len(votes) - (len(votes)/2 + 1)
 	j := judgement{outcome: quorum.Lost}
-	if count(votes, node.Granted) > len(votes)/2 {
+	j.unreachable = count(votes, node.Unknown) > minority
+	j.refuted = count(votes, node.Refused)+count(votes, absent) > minority
+	if count(votes, node.Granted)+count(votes, absent) > len(votes)/2 && !j.refuted {
 		j.outcome = quorum.Won
 	}
-	j.unreachable = count(votes, node.Unknown) > minority
-	j.refuted = count(votes, node.Refused) > minority
 	return j
 }
 
@@ -54,7 +57,11 @@ func compare(t *testing.T, n int, votes []node.Verdict) {
 	t.Helper()
 	tally := quorum.NewTally(n)
 	for _, v := range votes {
-		tally.Add(v)
+		if v == absent {
+			tally.AddAbsent()
+		} else {
+			tally.Add(v)
+		}
 	}
 	futures := twin{votes}.futures(n)
 	outcomes, unreachable, refuted := map[quorum.Outcome]bool{}, map[bool]bool{}, map[bool]bool{}
@@ -91,7 +98,7 @@ func TestTallyAgreesWithItsPlainTwin(t *testing.T) {
 		if len(votes) == n {
 			return
 		}
-		for _, v := range []node.Verdict{node.Unknown, node.Granted, node.Refused} {
+		for _, v := range []node.Verdict{node.Unknown, node.Granted, node.Refused, absent} {
 			walk(n, append(slices.Clip(votes), v))
 		}
 	}
@@ -116,7 +123,7 @@ func FuzzTally(f *testing.F) {
 		n := int(size)%9 + 1
 		votes := make([]node.Verdict, 0, n)
 		for _, b := range raw[:min(len(raw), n)] {
-			votes = append(votes, node.Verdict(b%3))
+			votes = append(votes, []node.Verdict{node.Unknown, node.Granted, node.Refused, absent}[b%4])
 		}
 		compare(t, n, votes)
 	})

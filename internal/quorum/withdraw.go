@@ -10,10 +10,9 @@ import (
 // retryPause is the time between two tries to withdraw from a node that gives no answer.
 const retryPause = 100 * time.Millisecond
 
-// Release gives the claim back on every node that holds it or may hold it. It is won when a quorum has nothing
-// had it until this release; a claim that a majority of nodes did not have is Refuted. What did not answer
-// is retried in the background until it does, for as long as the claim can live there; the end of ctx ends only the
-// waiting.
+// Release gives the claim back on every node that holds it or may hold it. It is won when a quorum has nothing of it
+// left; a claim that a majority of nodes did not have until now is Refuted. What did not answer is retried in the
+// background until it does, for as long as the claim can live there; the end of ctx ends only the waiting.
 func (c *Claim) Release(ctx context.Context) Result {
 	return c.retract().wait(ctx, c.req.Limit)
 }
@@ -22,9 +21,12 @@ func (c *Claim) Release(ctx context.Context) Result {
 func (c *Claim) Withdraw() { c.retract() }
 
 // retract puts a release to every node on which the claim has left something or may yet leave something. The
-// others, to which nothing was sent or which refused, have nothing to give back and count as done.
+// others, to which nothing was sent or which refused, have nothing to give back.
 func (c *Claim) retract() *round {
 	r := c.engine.newRound()
+	c.mu.Lock()
+	c.gone = true
+	c.mu.Unlock()
 	asked := 0
 	for i := range c.traces {
 		if c.traces[i].empty() {

@@ -137,6 +137,36 @@ func TestALossOnAMajorityIsToldWithinOneInterval(t *testing.T) {
 	})
 }
 
+// A rival that tried at the same moment, and gave up, leaves a lease on a bare quorum. It is whole again before the next
+// extension is due, and then no longer depends on each of its nodes.
+func TestALeaseOnABareQuorumIsSoonWholeAgain(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, w *world) {
+		take(t, w.nodes[0], "a", "rival", 100*time.Millisecond)
+		l := acquire(t, w.client().Mutex("a", redlock.WithAutoExtend(true), redlock.WithTTL(3*time.Second)))
+		w.wantLocks(3) // one of them is the rival's
+		time.Sleep(300 * time.Millisecond)
+		wipe(w.nodes[2:])
+		w.nodes[2].Stop()
+		time.Sleep(time.Minute)
+		if l.Validity() == 0 {
+			t.Errorf("lost: %v", context.Cause(l.Context()))
+		}
+	})
+}
+
+// What cannot be repaired, since the rival stays, costs a few extensions and no more.
+func TestALeaseOnABareQuorumExtendsSeldom(t *testing.T) {
+	bubble(t, 3, func(t *testing.T, w *world) {
+		take(t, w.nodes[0], "a", "rival", time.Hour)
+		c := w.client()
+		acquire(t, c.Mutex("a", redlock.WithAutoExtend(true), redlock.WithExtendInterval(time.Second)))
+		time.Sleep(time.Minute)
+		if n := len(c.sent(node.Extend)); n < 60 || n > 340 {
+			t.Errorf("%d extensions in 60 intervals", n)
+		}
+	})
+}
+
 func TestALeaseSurvivesNodesThatForgetOneAfterTheOther(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, w *world) {
 		l := acquire(t, w.client().Mutex("a", redlock.WithAutoExtend(true)))

@@ -15,6 +15,8 @@ const (
 	extenders = 8
 	// leastRetryPause keeps short leases from being extended in a hot loop when the nodes fail.
 	leastRetryPause = 2 * time.Millisecond
+	// looks is how often in each interval a lease looks whether a node has to be repaired.
+	looks = 4
 )
 
 // extender extends the leases of one client when they are due. A lease that waits costs no goroutine: its timer
@@ -68,9 +70,18 @@ func (l *Lease) extendItself() {
 // startExtending starts automatic extension. The caller holds mu.
 func (l *Lease) startExtending() {
 	l.auto = true
-	l.extended, l.pause = l.client.clock.Now(), l.interval(2)
+	l.beginInterval(l.client.clock.Now(), l.interval(2))
 	l.arm()
 }
+
+// beginInterval starts the time to the next extension. On the way, each time twice as far, the lease looks whether a
+// node has to be repaired. The caller holds mu.
+func (l *Lease) beginInterval(from drift.Instant, pause time.Duration) {
+	l.extended, l.pause, l.looks = from, pause, looks
+}
+
+// nextDue is the time from the last extension to the next, or to a look before it. The caller holds mu.
+func (l *Lease) nextDue() time.Duration { return l.pause >> l.looks }
 
 // interval is the time to the next extension: less than configured by up to one part-th, by chance, so that leases
 // that were acquired together are not extended together.
@@ -78,20 +89,29 @@ func (l *Lease) interval(part time.Duration) time.Duration {
 	return l.target.config.interval - rand.N(l.target.config.interval/part+1)
 }
 
-// extendDue is one automatic extension. What is unknown afterwards is tried again, in shorter steps, until the
-// deadline: only the deadline or a majority that refuses ends the lease.
+// extendDue is one automatic extension; or a look, which extends only if a node can be repaired by that: a lease that a
+// rival kept from a node for a moment is whole again long before the regular extension. What is unknown afterwards is
+// tried again, in shorter steps, until the deadline: only the deadline or a majority that refuses ends the lease.
 func (l *Lease) extendDue() {
 	began := l.client.clock.Now()
+	l.mu.Lock()
+	regular := l.client.clock.Since(l.extended) >= l.pause
+	wanted := l.auto && l.rest() < l.target.config.ttl // neither stopped, nor is a longer Extend by hand in force
+	l.mu.Unlock()
 	var err error
-	if l.wantsExtension() {
+	if wanted && (regular || l.claim.Torn()) {
 		_, err = l.extendOnce(context.Background(), l.target.config.ttl)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.inLine = false
-	l.extended, l.pause = began, l.interval(10)
-	if err != nil {
-		l.extended, l.pause = l.client.clock.Now(), l.retryPauseHeld()
+	switch {
+	case err != nil:
+		l.extended, l.pause, l.looks = l.client.clock.Now(), retryPause(l.target.config.interval, l.rest()), 0
+	case regular:
+		l.beginInterval(began, l.interval(10))
+	default:
+		l.looks--
 	}
 	l.arm()
 }
@@ -145,22 +165,7 @@ func (l *Lease) prolong(res quorum.Result) bool {
 	return true
 }
 
-// wantsExtension is false if automatic extension was stopped while the lease was in line, and while a longer Extend by
-// hand is in force.
-func (l *Lease) wantsExtension() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.auto && l.rest() < l.target.config.ttl
-}
-
-// retryPause is the pause before an extension that failed is tried again.
-func (l *Lease) retryPause() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.retryPauseHeld()
-}
-
-// retryPauseHeld is retryPause for a caller that holds mu.
-func (l *Lease) retryPauseHeld() time.Duration {
-	return max(leastRetryPause, min(l.target.config.interval, l.rest()/8))
+// retryPause is the pause before an extension that failed is tried again, by what is left of the lease.
+func retryPause(interval, rest time.Duration) time.Duration {
+	return max(leastRetryPause, min(interval, rest/8))
 }

@@ -38,6 +38,7 @@ type Lease struct {
 	inLine   bool          // is extending, or waits for the extender
 	extended drift.Instant // when the last automatic extension began or failed
 	pause    time.Duration // from then to the next
+	looks    int           // at the nodes, whether one has to be repaired, that are left until then
 	over     error         // why the lease has ended; nil while it is held
 	end      time.Time     // when it ended
 
@@ -106,8 +107,9 @@ func (l *Lease) Validity() time.Duration {
 }
 
 // Context returns a context that is done when the lease is over, at the latest at the local deadline, whatever the
-// network does; after a suspend of the machine within 100 ms of running again (Validity is 0 at once). Its cause then matches ErrLeaseLost, ErrReleased or ErrClosed. It has the values of the context
-// that the lease was acquired with, but not its cancellation.
+// network does; after a suspend of the machine within 100 ms of running again (Validity is 0 at once). Its cause then
+// matches ErrLeaseLost, ErrReleased or ErrClosed. It has the values of the context that the lease was acquired with,
+// but not its cancellation.
 func (l *Lease) Context() context.Context { return l.ctx }
 
 // AutoExtending reports whether the lease extends itself.
@@ -145,7 +147,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 			return err
 		}
 		errors.As(err, &last)
-		if !l.client.pause(ctx, l.retryPause()) {
+		if !l.client.pause(ctx, retryPause(l.target.config.interval, l.Validity())) {
 			if l.client.isClosed() {
 				last.causes = append([]error{ErrClosed}, last.causes...)
 			} else {
@@ -288,7 +290,7 @@ func (l *Lease) firstDue() time.Duration {
 		due = min(due, l.target.config.maxHold-l.client.clock.Since(l.born))
 	}
 	if l.auto {
-		due = min(due, l.pause)
+		due = min(due, l.nextDue())
 	}
 	return due
 }
@@ -300,7 +302,7 @@ func (l *Lease) arm() {
 	}
 	next := l.rest()
 	if l.auto && !l.inLine {
-		next = min(next, l.pause-l.client.clock.Since(l.extended))
+		next = min(next, l.nextDue()-l.client.clock.Since(l.extended))
 	}
 	l.client.agenda.move(l, time.Now().Add(next))
 }
@@ -322,7 +324,7 @@ func (l *Lease) tick() {
 		l.lose(reason)
 		return
 	}
-	due := l.auto && !l.inLine && l.client.clock.Since(l.extended) >= l.pause
+	due := l.auto && !l.inLine && l.client.clock.Since(l.extended) >= l.nextDue()
 	if due {
 		l.inLine = true
 	}

@@ -3,6 +3,8 @@ package quorum
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/redquorum/locks/internal/drift"
@@ -25,8 +27,10 @@ type Claim struct {
 	req     Request
 	token   int64
 	longest time.Duration // the longest TTL that was put to a node
-	traces  []trace       // by node
-	last    []node.Call   // the calls of the last extension
+
+	mu     sync.Mutex // for late answers to an extension, which repair the claim beside its methods
+	traces []trace    // by node
+	gone   bool       // it was given back: nothing sets it again
 }
 
 // trace is what a node may hold of a claim.
@@ -34,6 +38,7 @@ type trace struct {
 	call   *node.Call // the last call that sets the lock there: the acquire, or a repair
 	set    bool       // an earlier one set it
 	doubts int        // earlier ones that may yet set it
+	lost   bool       // the node answered an extension that it has nothing of the claim
 }
 
 // Token is the fencing token.
@@ -151,30 +156,55 @@ func (c *Claim) Extend(ctx context.Context, ttl time.Duration) Result {
 	e := c.engine
 	c.longest = max(c.longest, ttl)
 	start := e.clock.Now()
-	r := e.put(c.op(node.Extend, ttl), nil)
-	res := r.wait(ctx, c.req.Limit)
+	x := &extension{claim: c, round: e.newRound(), repair: c.op(node.Repair, ttl)}
+	op := c.op(node.Extend, ttl)
+	for i, n := range e.nodes {
+		x.round.ask(n, i, op, x)
+	}
+	res := x.round.wait(ctx, c.req.Limit)
 	if res.Won() {
-		c.repair(r, ttl)
 		return e.timed(res, ttl, start)
 	}
-	r.drop()
+	x.round.drop()
 	return res
 }
 
-// repair sets the claim again on the nodes that have lost it, after a quorum confirmed extension r. What answers
-// too late for that is repaired after the next one. A repair is no vote.
-func (c *Claim) repair(r *round, ttl time.Duration) {
-	op := c.op(node.Repair, ttl)
-	for i, n := range c.engine.nodes {
-		v, ok := r.calls[i].Vote()
-		if !ok && c.last != nil {
-			v, ok = c.last[i].Vote()
-		}
-		if ok && v.Reason == node.Missing && c.traces[i].replace(op, i) {
-			n.Put(c.traces[i].call)
+// extension is an extension under way. Once a quorum has confirmed it, it sets the claim again on every node that has
+// lost it, also where that comes out later. A repair is no vote.
+type extension struct {
+	claim  *Claim
+	round  *round
+	repair *node.Op
+}
+
+// Reply counts the answer of one node, and repairs what can be repaired by now.
+func (x *extension) Reply(call *node.Call) {
+	v, _ := call.Vote()
+	x.round.count(v.Verdict)
+	c := x.claim
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if v.Verdict != node.Unknown {
+		c.traces[call.Node].lost = v.Reason == node.Missing
+	}
+	if c.gone || !x.round.won() {
+		return
+	}
+	for i := range c.traces {
+		if t := &c.traces[i]; t.lost && t.replace(x.repair, i) {
+			c.engine.nodes[i].Put(t.call)
 		}
 	}
-	c.last = r.calls
+}
+
+// Torn reports whether a node answered that it does not have the claim, and was not repaired: an extension may do that.
+func (c *Claim) Torn() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.ContainsFunc(c.traces, func(t trace) bool {
+		v, _ := t.call.Vote()
+		return t.lost || v.Verdict == node.Refused
+	})
 }
 
 // Verify asks the nodes whether they still hold the claim.
@@ -196,8 +226,8 @@ func (c *Claim) op(kind node.Kind, ttl time.Duration) *node.Op {
 	return op
 }
 
-// replace puts a new call in the place of the last one, and remembers what that may have left. It returns false
-// while the last one is still under way.
+// replace puts a repair in the place of the last call, and remembers what that may have left. It returns false while
+// the last one is still under way.
 func (t *trace) replace(op *node.Op, i int) bool {
 	v, answered := t.call.Vote()
 	if !answered {
@@ -209,7 +239,7 @@ func (t *trace) replace(op *node.Op, i int) bool {
 	case v.Verdict == node.Granted:
 		t.set = true
 	}
-	t.call = &node.Call{Op: op, Node: i, To: ignored{}}
+	t.call, t.lost = &node.Call{Op: op, Node: i, To: ignored{}}, false
 	return true
 }
 

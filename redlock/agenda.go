@@ -23,7 +23,7 @@ type agenda struct {
 	closed bool
 	timer  *time.Timer   // runs while there are leases; nil before the first
 	fires  time.Time     // when it does
-	seen   drift.Instant // when it last did, by the clock
+	seen   drift.Instant // when it last did, or a little earlier, by the clock
 	woke   time.Time     // and by the timers
 }
 
@@ -37,7 +37,7 @@ func (a *agenda) add(l *Lease, due time.Time) bool {
 	l.due = due
 	heap.Push(&a.leases, l)
 	if len(a.leases) == 1 {
-		a.seen, a.woke = a.clock.Now(), time.Now()
+		a.seen, a.woke = l.start, time.Now() // reading the clock again would cost a system call
 		a.arm()
 	} else if due.Before(a.fires) {
 		a.arm()

@@ -3,6 +3,7 @@ package redlock
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -16,33 +17,49 @@ type target struct {
 	client *Client
 	name   string // as Lease.Name tells it
 	names  []string
-	keys   node.Keys
+	keys   []node.Keys // of the names
 	config lockConfig
-	err    error // what is wrong with the name or the options; told by the first call
+	err    error // what is wrong with the names or the options; told by the first call
 }
 
-// newTarget checks a handle's name and options. The handle keeps the error for its first call.
-func newTarget(c *Client, name string, opts []Option) target {
-	t := target{client: c, name: name, names: []string{name}, config: c.config.lock}
+// newTarget checks a handle's names, sorted and each once, and its options. The handle keeps the error for its first
+// call.
+func newTarget(c *Client, names []string, opts []Option) target {
+	t := target{client: c, name: strings.Join(names, ","), names: names, config: c.config.lock}
 	for _, o := range opts {
 		if o != nil {
 			o.applyLock(&t.config)
 		}
 	}
 	problem := t.config.complete(c.config)
-	keys, err := node.NewKeys(c.config.prefix, name)
+	t.keys = make([]node.Keys, len(names))
+	for i, name := range names {
+		if t.err = t.setKeys(i, name); t.err != nil {
+			return t
+		}
+	}
+	if problem != "" {
+		t.err = invalid("acquire", t.name, "%s", problem)
+	}
+	return t
+}
+
+// setKeys derives the keys of name i.
+func (t *target) setKeys(i int, name string) (err error) {
 	switch {
 	case name == "":
-		t.err = invalid("acquire", name, "the name is empty")
+		return invalid("acquire", name, "the name is empty")
 	case len(name) > MaxNameLen:
-		t.err = invalid("acquire", name[:32]+"…", "the name has %d bytes, the limit is %d", len(name), MaxNameLen)
-	case err != nil:
-		t.err = invalid("acquire", name, "%v", err)
-	case problem != "":
-		t.err = invalid("acquire", name, "%s", problem)
+		return invalid("acquire", name[:32]+"…", "the name has %d bytes, the limit is %d", len(name), MaxNameLen)
 	}
-	t.keys = keys
-	return t
+	t.keys[i], err = node.NewKeys(t.client.config.prefix, name)
+	if err != nil {
+		return invalid("acquire", name, "%v", err)
+	}
+	if t.client.slotted && node.Slot(t.keys[i].Lock) != node.Slot(t.keys[0].Lock) {
+		return invalid("acquire", t.name, "%q and %q are in different slots, and a node is a cluster: give the names a common hash tag, as in {orders}:1", t.names[0], name)
+	}
+	return nil
 }
 
 // acquire repeats attempts until one is won, the context or the wait ends, the attempts are used up, or no
@@ -221,7 +238,7 @@ func (t *target) ended(ctx, waiting context.Context, last error, res quorum.Resu
 }
 
 func (t *target) fail(votes []node.Vote, causes ...error) *Error {
-	return &Error{Op: "acquire", Name: t.name, Votes: nodeVotes(t.client.engine.Nodes(), votes), causes: causes}
+	return &Error{Op: "acquire", Name: t.name, Votes: t.nodeVotes(votes), causes: causes}
 }
 
 // ended returns the error of a context that has ended and, if it is another one, the cause.

@@ -23,6 +23,7 @@ type Client struct {
 	config   *clientConfig
 	engine   *quorum.Engine
 	clock    drift.Clock
+	slotted  bool // a node is a cluster: what one script touches must be in one slot
 	agenda   agenda
 	extender extender
 

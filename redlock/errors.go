@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redquorum/locks/internal/node"
@@ -59,6 +60,7 @@ type Error struct {
 type NodeVote struct {
 	Node   string // its address, or its number where there is no one address
 	Vote   Vote
+	Name   string // which of a group's names it refused; empty for everything but a group
 	Reason string // why it refused, in words, if Vote is VoteRefused
 	Err    error  // why there is no usable answer, if Vote is VoteUnknown
 }
@@ -122,12 +124,31 @@ func invalid(op, name, format string, args ...any) *Error {
 }
 
 // nodeVotes makes the votes of a lost round public. Holders' ids stay private: who knows one can release.
-func nodeVotes(nodes []node.Node, votes []node.Vote) []NodeVote {
+func (t *target) nodeVotes(votes []node.Vote) []NodeVote {
+	nodes := t.client.engine.Nodes()
 	public := make([]NodeVote, len(votes))
 	for i, v := range votes {
 		public[i] = NodeVote{Node: nodes[i].String(), Vote: Vote(v.Verdict.String()), Reason: reason(v), Err: v.Err}
+		if len(t.names) > 1 && v.Verdict == node.Refused && v.Which < len(t.names) {
+			public[i].Name = t.names[v.Which]
+			public[i].Reason = fmt.Sprintf("%q is %s", public[i].Name, public[i].Reason)
+		}
 	}
 	return public
+}
+
+// refused tells which of the names the nodes refused.
+func (t *target) refused(votes []node.Vote) string {
+	if len(t.names) == 1 {
+		return "it"
+	}
+	var names []string
+	for _, v := range t.nodeVotes(votes) {
+		if v.Name != "" && !slices.Contains(names, strconv.Quote(v.Name)) {
+			names = append(names, strconv.Quote(v.Name))
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // reason says in words why a node refused.
@@ -135,6 +156,8 @@ func reason(v node.Vote) string {
 	switch {
 	case v.Verdict != node.Refused:
 		return ""
+	case v.Reason == node.Held && strings.HasPrefix(v.Holder, node.ReleasedPrefix):
+		return fmt.Sprintf("released, and taken for the rest of its minimum, %v", v.TTL)
 	case v.Reason == node.Held && v.TTL < 0:
 		return "held by another without a time limit"
 	case v.Reason == node.Held:

@@ -142,19 +142,19 @@ func keysOf(t testing.TB, name string) node.Keys {
 // take sets the lock on one node for somebody who is not a client of ours.
 func take(t testing.TB, n node.Node, name, holder string, ttl time.Duration) node.Vote {
 	t.Helper()
-	return nodetest.Ask(n, &node.Op{Kind: node.Acquire, Keys: keysOf(t, name), Holder: holder, TTL: ttl, Retain: time.Hour})
+	return nodetest.Ask(n, &node.Op{Kind: node.Acquire, Keys: []node.Keys{keysOf(t, name)}, Holder: holder, TTL: ttl, Retain: time.Hour})
 }
 
 // drop removes the lease's lock from one node.
 func drop(t testing.TB, n node.Node, l *redlock.Lease) {
 	t.Helper()
-	nodetest.Ask(n, &node.Op{Kind: node.Release, Keys: keysOf(t, l.Name()), Holder: l.Holder()})
+	nodetest.Ask(n, &node.Op{Kind: node.Release, Keys: []node.Keys{keysOf(t, l.Name())}, Holder: l.Holder()})
 }
 
 // holds tells whether the node has the lock for that holder.
 func holds(t testing.TB, n node.Node, name, holder string) bool {
 	t.Helper()
-	return nodetest.Ask(n, &node.Op{Kind: node.Verify, Keys: keysOf(t, name), Holder: holder}).Verdict == node.Granted
+	return nodetest.Ask(n, &node.Op{Kind: node.Verify, Keys: []node.Keys{keysOf(t, name)}, Holder: holder}).Verdict == node.Granted
 }
 
 // left is what is left of the lock's life on the node, whoever holds it.

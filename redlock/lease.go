@@ -26,6 +26,7 @@ type Lease struct {
 	holder string
 	claim  *quorum.Claim
 	born   drift.Instant // when the winning attempt began
+	got    drift.Instant // when it was won, if there is a minimum hold
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
@@ -59,6 +60,9 @@ func newLease(ctx context.Context, t *target, holder string, claim *quorum.Claim
 		span:   res.Span,
 	}
 	l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	if t.config.minHold > 0 {
+		l.got = t.client.clock.Now()
+	}
 	if t.config.autoExtend != nil && *t.config.autoExtend {
 		l.startExtending()
 	}
@@ -171,78 +175,6 @@ func (l *Lease) Verify(ctx context.Context) error {
 		return nil
 	}
 	return l.failed(ctx, "verify", res)
-}
-
-// Release gives the lock back and ends the lease. It works on a cancelled context, and returns when a quorum of
-// nodes has freed the lock; what does not answer is asked again in the background.
-//
-// It returns nil if the lock was held until now. The error matches ErrLeaseLost if it had been lost before: what
-// another holder has is not touched; ErrNoQuorum if too few nodes answered, and then the lock is free at the latest
-// when its TTL has passed; ErrReleased if it was released before, which does no harm. In every case the lease is
-// over when Release returns, and nothing extends it any more.
-func (l *Lease) Release(ctx context.Context) error {
-	ctx = context.WithoutCancel(ctx)
-	if err := l.begin(ctx, "release"); err != nil {
-		return err
-	}
-	defer l.done()
-	if !l.finishAs(ErrReleased) {
-		return l.overError("release")
-	}
-	res := l.claim.Release(ctx)
-	switch {
-	case res.Won():
-		return nil
-	case res.Refuted():
-		return l.fail("release", res, ErrLeaseLost)
-	default:
-		e := l.fail("release", res, ErrNoQuorum)
-		e.reason = fmt.Sprintf("what was not released expires within %v", l.claim.Longest())
-		return e
-	}
-}
-
-// finish is the release at the end of Do.
-func (l *Lease) finish(ctx context.Context) error {
-	err := l.Release(ctx)
-	if errors.Is(err, ErrReleased) {
-		return nil // by the function itself
-	}
-	return err
-}
-
-// close is the release by the client's Shutdown. It waits for answers until ctx ends.
-func (l *Lease) close(ctx context.Context) error {
-	if l.begin(ctx, "release") != nil {
-		l.drop(ErrClosed)
-		return nil
-	}
-	defer l.done()
-	if !l.finishAs(ErrClosed) {
-		return nil
-	}
-	if res := l.claim.Release(ctx); !res.Won() && !res.Refuted() && !res.Interrupted {
-		return l.fail("release", res, ErrNoQuorum)
-	}
-	return nil // what ended the waiting, Shutdown tells
-}
-
-// drop ends the lease, and withdraws what may be left of it once no operation is under way. It does not wait for
-// that, and returns false if the lease was over already.
-func (l *Lease) drop(why error) bool {
-	if !l.client.engine.Enter() { // before the context ends: whoever it wakes may close the client
-		return l.finishAs(why) // nothing can be sent any more
-	}
-	if !l.finishAs(why) {
-		l.client.engine.Leave()
-		return false
-	}
-	go func() {
-		l.turn <- struct{}{} // an operation under way ends within the node timeout
-		l.claim.Withdraw()
-		l.done()
-	}()
-	return true
 }
 
 // begin takes the turn for an operation on a lease that is held.
@@ -370,7 +302,7 @@ func (l *Lease) overError(op string) error {
 func (l *Lease) failed(ctx context.Context, op string, res quorum.Result) *Error {
 	switch {
 	case res.Refuted():
-		l.lose(fmt.Errorf("%w: most nodes do not hold it any more", ErrLeaseLost))
+		l.lose(fmt.Errorf("%w: most nodes do not hold %s any more", ErrLeaseLost, l.target.refused(res.Votes)))
 		return l.fail(op, res, ErrLeaseLost)
 	case res.Interrupted:
 		return l.fail(op, res, ended(ctx)...)
@@ -384,5 +316,5 @@ func (l *Lease) failed(ctx context.Context, op string, res quorum.Result) *Error
 }
 
 func (l *Lease) fail(op string, res quorum.Result, causes ...error) *Error {
-	return &Error{Op: op, Name: l.target.name, Votes: nodeVotes(l.client.engine.Nodes(), res.Votes), causes: causes}
+	return &Error{Op: op, Name: l.target.name, Votes: l.target.nodeVotes(res.Votes), causes: causes}
 }

@@ -10,7 +10,7 @@ type Mutex struct{ target target }
 // Mutex returns a handle of the lock called name. It does no I/O. A name or an option that is not acceptable is
 // reported by the handle's first call: names have 1 to 512 bytes, any bytes.
 func (c *Client) Mutex(name string, opts ...Option) *Mutex {
-	return &Mutex{target: newTarget(c, name, opts)}
+	return &Mutex{target: newTarget(c, []string{name}, opts)}
 }
 
 // Acquire waits until it holds the lock, ctx ends, the limit of WithWait is reached, or the attempts of

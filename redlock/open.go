@@ -3,6 +3,7 @@ package redlock
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -113,7 +114,9 @@ func connect(op string, config *clientConfig, specs []spec) (*Client, error) {
 	for i, s := range specs {
 		nodes[i] = s.open(i, config)
 	}
-	return newClient(config, nodes, drift.System{}), nil
+	c := newClient(config, nodes, drift.System{})
+	c.slotted = slices.ContainsFunc(specs, func(s spec) bool { return s.options == nil })
+	return c, nil
 }
 
 func (s spec) open(i int, config *clientConfig) node.Node {

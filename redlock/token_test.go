@@ -36,11 +36,11 @@ func TestTokensIncreaseOverDifferentQuorums(t *testing.T) {
 func TestTokensIncreaseOverCountersThatDriftedApart(t *testing.T) {
 	bubble(t, 3, func(t *testing.T, w *world) {
 		ahead := int64(1) << 52
-		lift := &node.Op{Kind: node.Acquire, Keys: keysOf(t, "a"), Holder: "other", TTL: time.Second, Floor: time.Now().UnixMicro(), Retain: time.Hour}
+		lift := &node.Op{Kind: node.Acquire, Keys: []node.Keys{keysOf(t, "a")}, Holder: "other", TTL: time.Second, Floor: time.Now().UnixMicro(), Retain: time.Hour}
 		if v := nodetest.Ask(w.nodes[0], lift); v.Verdict != node.Granted {
 			t.Fatal(v)
 		}
-		nodetest.Ask(w.nodes[0], &node.Op{Kind: node.Raise, Keys: keysOf(t, "a"), Holder: "other", Token: ahead, Retain: time.Hour})
+		nodetest.Ask(w.nodes[0], &node.Op{Kind: node.Raise, Keys: []node.Keys{keysOf(t, "a")}, Holder: "other", Token: ahead, Retain: time.Hour})
 		time.Sleep(2 * time.Second)
 		c := w.client()
 		var last fencing.Token
@@ -276,8 +276,8 @@ func scatterCounters(t *testing.T, w *world) {
 	t.Helper()
 	for i, n := range w.nodes {
 		floor := time.Now().Add(time.Duration(i) * 100 * time.Millisecond).UnixMicro()
-		nodetest.Ask(n, &node.Op{Kind: node.Acquire, Keys: keysOf(t, "a"), Holder: "x", TTL: time.Second, Floor: floor, Retain: time.Hour})
-		nodetest.Ask(n, &node.Op{Kind: node.Release, Keys: keysOf(t, "a"), Holder: "x"})
+		nodetest.Ask(n, &node.Op{Kind: node.Acquire, Keys: []node.Keys{keysOf(t, "a")}, Holder: "x", TTL: time.Second, Floor: floor, Retain: time.Hour})
+		nodetest.Ask(n, &node.Op{Kind: node.Release, Keys: []node.Keys{keysOf(t, "a")}, Holder: "x"})
 	}
 }
 

@@ -41,6 +41,10 @@ func NewKeys(prefix, name string) (Keys, error) {
 	return k, nil
 }
 
+// ReleasedPrefix begins the value of a lock that was released, and stays for the rest of its minimum; the holder that
+// had it follows.
+const ReleasedPrefix = "released:"
+
 // Gone is the mark of a holder that has withdrawn and of whom a late call may still arrive.
 func (k Keys) Gone(holder string) string { return k.derive("gone:" + holder) }
 

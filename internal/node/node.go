@@ -32,7 +32,7 @@ const (
 	Raise                   // lift the fence counter to the token, if the lock is still held
 	Extend                  // give the lock its full TTL again, if it is still held
 	Repair                  // set the lock again after a quorum confirmed it and this node had lost it
-	Release                 // delete the lock, if it is still held
+	Release                 // delete the lock, or leave it for the rest of its minimum, if it is still held
 	Verify                  // change nothing, tell whether the lock is held
 )
 
@@ -59,7 +59,7 @@ func (k Kind) String() string {
 // Op is one step, as it is put to every node of a round. Its meaning does not change once it was put.
 type Op struct {
 	Kind   Kind
-	Keys   Keys
+	Keys   []Keys        // of the names, at least one, sorted and each once; all are locked or none
 	Holder string        // the id of the attempt; a node never asks more of it than equality
 	TTL    time.Duration // Acquire, Extend, Repair: life of the lock on the node; whole milliseconds
 	Floor  int64         // Acquire: the least number to draw, the client's clock in µs
@@ -71,6 +71,9 @@ type Op struct {
 	// could arrive late has arrived; MarkAlways leaves it all the same (more than one call is in doubt).
 	Mark       time.Duration
 	MarkAlways bool
+
+	// Rest is how long a Release leaves the locks where they are, without their holder; 0: it deletes them.
+	Rest time.Duration
 
 	// Wire is what a kind of node makes of the operation, once for all nodes that it is put to. Only Put writes it:
 	// an operation is put by one goroutine at a time.

@@ -57,6 +57,7 @@ type Vote struct {
 	// type of a key.
 	Permanent bool
 
+	Which   int           // Refused as Held or Missing: of which of the operation's names that is told
 	Holders int32         // Refused as Outbid: live holders of the name beside this one
 	Number  int64         // granted Acquire: the number drawn; Refused as Outbid: the counter
 	Holder  string        // Refused as Held: who holds

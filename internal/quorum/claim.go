@@ -13,7 +13,7 @@ import (
 
 // Request says what to acquire.
 type Request struct {
-	Keys   node.Keys
+	Keys   []node.Keys   // of the names, sorted
 	Holder string        // the id of this attempt, never used before
 	TTL    time.Duration // of the lock on every node
 	Idle   time.Duration // how long the fence counter outlives the lease; 0: for ever

@@ -89,7 +89,7 @@ func request(t *testing.T, holder string) quorum.Request {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return quorum.Request{Keys: keys, Holder: holder, TTL: 10 * time.Second, Idle: time.Hour, Limit: limit}
+	return quorum.Request{Keys: []node.Keys{keys}, Holder: holder, TTL: 10 * time.Second, Idle: time.Hour, Limit: limit}
 }
 
 func granted(number int64) node.Vote { return node.Vote{Verdict: node.Granted, Number: number} }

@@ -38,7 +38,7 @@ func TestATokenIsAboveEarlierOnesWhateverTheQuorum(t *testing.T) {
 				t.Fatalf("round %d without node %d: token %d after %d, %+v", i, down, claim.Token(), last, res)
 			}
 			last = claim.Token()
-			claim.Release(t.Context())
+			claim.Release(t.Context(), 0)
 			ms[down].Start()
 		}
 	})
@@ -167,7 +167,7 @@ func runSchedule(t *testing.T, seed uint64) {
 					from := time.Now()
 					time.Sleep(time.Duration(mine.Int64N(int64(5 * time.Millisecond))))
 					grants <- grant{claim.Token(), from, time.Now()}
-					claim.Release(context.Background())
+					claim.Release(context.Background(), 0)
 				}
 				time.Sleep(time.Duration(mine.Int64N(int64(20 * time.Millisecond))))
 			}

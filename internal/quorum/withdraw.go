@@ -10,19 +10,20 @@ import (
 // retryPause is the time between two tries to withdraw from a node that gives no answer.
 const retryPause = 100 * time.Millisecond
 
-// Release gives the claim back on every node that holds it or may hold it. It is won when a quorum has nothing of it
+// Release gives the claim back on every node that holds it or may hold it; there its locks stay for rest, without it,
+// if that is above 0. It is won when a quorum has nothing of it
 // left; a claim that a majority of nodes did not have until now is Refuted. What did not answer is retried in the
 // background until it does, for as long as the claim can live there; the end of ctx ends only the waiting.
-func (c *Claim) Release(ctx context.Context) Result {
-	return c.retract().wait(ctx, c.req.Limit)
+func (c *Claim) Release(ctx context.Context, rest time.Duration) Result {
+	return c.retract(rest).wait(ctx, c.req.Limit)
 }
 
-// Withdraw does what Release does and does not wait.
-func (c *Claim) Withdraw() { c.retract() }
+// Withdraw gives the claim back at once, as Release does, and does not wait.
+func (c *Claim) Withdraw() { c.retract(0) }
 
 // retract puts a release to every node on which the claim has left something or may yet leave something. The
 // others, to which nothing was sent or which refused, have nothing to give back.
-func (c *Claim) retract() *round {
+func (c *Claim) retract(rest time.Duration) *round {
 	r := c.engine.newRound()
 	c.mu.Lock()
 	c.gone = true
@@ -36,13 +37,15 @@ func (c *Claim) retract() *round {
 		}
 	}
 	c.engine.add(asked)
-	plain, until := c.op(node.Release, 0), time.Now().Add(c.longest)
+	now := time.Now()
+	plain := c.op(node.Release, 0)
+	plain.Rest = rest
 	withdrawals := make([]withdrawal, len(c.traces))
 	for i := range c.traces {
 		if _, skipped := r.calls[i].Vote(); skipped {
 			continue
 		}
-		withdrawals[i] = withdrawal{claim: c, round: r, until: until}
+		withdrawals[i] = withdrawal{claim: c, round: r, free: now.Add(rest), until: now.Add(c.longest)}
 		r.ask(c.engine.nodes[i], i, c.releaseOp(i, plain), &withdrawals[i])
 	}
 	return r
@@ -55,9 +58,9 @@ func (c *Claim) releaseOp(i int, plain *node.Op) *node.Op {
 	if doubts == 0 {
 		return plain
 	}
-	op := c.op(node.Release, 0)
-	op.Mark, op.MarkAlways = c.longest, setters > 1
-	return op
+	marked := *plain
+	marked.Mark, marked.MarkAlways = c.longest, setters > 1
+	return &marked
 }
 
 // empty reports whether the node can have nothing of the claim, now and later. A call that is still queued is
@@ -93,8 +96,9 @@ func (t *trace) count() (doubts, setters int) {
 // withdrawal is the release of a claim on one node, until that node has answered.
 type withdrawal struct {
 	claim *Claim
-	round *round // counts the first answer
-	until time.Time
+	round *round    // counts the first answer
+	free  time.Time // until then the locks stay, without the claim
+	until time.Time // then the claim has expired there
 }
 
 // Reply looks at the node's answer, and asks again if it does not settle the matter.
@@ -126,6 +130,8 @@ func (w *withdrawal) settled(c *node.Call, v node.Vote) bool {
 }
 
 func (w *withdrawal) again(i int) {
-	op := w.claim.releaseOp(i, w.claim.op(node.Release, 0))
+	plain := w.claim.op(node.Release, 0)
+	plain.Rest = max(0, time.Until(w.free))
+	op := w.claim.releaseOp(i, plain)
 	w.claim.engine.nodes[i].Put(&node.Call{Op: op, Node: i, To: w})
 }

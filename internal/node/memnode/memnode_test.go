@@ -36,7 +36,7 @@ func acquire(t *testing.T, holder string, ttl time.Duration) *node.Op {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &node.Op{Kind: node.Acquire, Keys: keys, Holder: holder, TTL: ttl, Floor: time.Now().UnixMicro(), Retain: time.Hour}
+	return &node.Op{Kind: node.Acquire, Keys: []node.Keys{keys}, Holder: holder, TTL: ttl, Floor: time.Now().UnixMicro(), Retain: time.Hour}
 }
 
 func TestALockEndsAfterItsLastMillisecond(t *testing.T) {
@@ -73,7 +73,7 @@ func TestACounterLivesAsLongAsTheLongestThatWasAsked(t *testing.T) {
 				op.Retain = retain
 				nodetest.Ask(n, op)
 			}
-			fence := acquire(t, "a", time.Second).Keys.Fence
+			fence := acquire(t, "a", time.Second).Keys[0].Fence
 			time.Sleep(max(tt.lives, time.Minute) - time.Second)
 			if !slices.Contains(n.Keys(), fence) {
 				t.Errorf("%s: the counter is gone early", tt.name)
@@ -181,7 +181,7 @@ func TestExpiredKeysArePurged(t *testing.T) {
 		n := memnode.New("m", limit)
 		for i := range 30_000 {
 			op := acquire(t, "a", 10*time.Millisecond)
-			op.Keys, _ = node.NewKeys("lock", string(rune(i)))
+			op.Keys[0], _ = node.NewKeys("lock", string(rune(i)))
 			op.Retain = 10 * time.Millisecond
 			nodetest.Ask(n, op)
 			if i%1000 == 0 {

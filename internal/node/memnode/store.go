@@ -50,36 +50,55 @@ func (s *store) acquire(op *node.Op, now time.Time) node.Vote {
 	if v := s.take(op, now); v.Verdict != node.Granted {
 		return v
 	}
-	floor, clock := op.Floor, now.UnixMicro()
-	if floor-clock > stampTolerance || clock-floor > stampTolerance {
-		floor = clock
+	number, clock := op.Floor, now.UnixMicro()
+	if number-clock > stampTolerance || clock-number > stampTolerance {
+		number = clock
 	}
-	number := max(s.number(op.Keys.Fence, now)+1, floor)
-	s.keep(op.Keys.Fence, number, op.Retain, now)
+	number = max(number, s.highest(op, now)+1)
+	for i := range op.Keys {
+		s.keep(op.Keys[i].Fence, number, op.Retain, now)
+	}
 	return node.Vote{Verdict: node.Granted, Number: number}
 }
 
-// take sets the lock for the holder, unless somebody else has it or the holder has withdrawn.
+// take sets the locks for the holder, unless somebody else has one of them or the holder has withdrawn.
 func (s *store) take(op *node.Op, now time.Time) node.Vote {
-	if _, gone := s.get(op.Keys.Gone(op.Holder), now); gone {
+	if _, gone := s.get(op.Keys[0].Gone(op.Holder), now); gone {
 		return node.Vote{Verdict: node.Refused, Reason: node.Gone}
 	}
-	if e, held := s.get(op.Keys.Lock, now); !held {
-		s.set(op.Keys.Lock, op.Holder, op.TTL, now)
-	} else if e.value != op.Holder {
-		return heldBy(e, now)
+	for i := range op.Keys {
+		if e, held := s.get(op.Keys[i].Lock, now); held && e.value != op.Holder {
+			if op.Kind == node.Acquire {
+				s.drop(op, i, now)
+			}
+			return heldBy(e, i, now)
+		}
+	}
+	for i := range op.Keys {
+		if _, held := s.get(op.Keys[i].Lock, now); !held {
+			s.set(op.Keys[i].Lock, op.Holder, op.TTL, now)
+		}
 	}
 	return node.Vote{Verdict: node.Granted}
+}
+
+// drop takes the locks of the first names from the holder.
+func (s *store) drop(op *node.Op, names int, now time.Time) {
+	for i := range names {
+		if e, held := s.get(op.Keys[i].Lock, now); held && e.value == op.Holder {
+			delete(s.keys, op.Keys[i].Lock)
+		}
+	}
 }
 
 func (s *store) raise(op *node.Op, now time.Time) node.Vote {
 	if v := s.verify(op, now); v.Verdict != node.Granted {
 		return v
 	}
-	if number := s.number(op.Keys.Fence, now); number >= op.Token {
+	if number := s.highest(op, now); number >= op.Token {
 		return node.Vote{Verdict: node.Refused, Reason: node.Outbid, Number: number}
 	}
-	s.keep(op.Keys.Fence, op.Token, op.Retain, now)
+	s.lift(op, now)
 	return node.Vote{Verdict: node.Granted}
 }
 
@@ -87,48 +106,84 @@ func (s *store) extend(op *node.Op, now time.Time) node.Vote {
 	if v := s.verify(op, now); v.Verdict != node.Granted {
 		return v
 	}
-	e, _ := s.get(op.Keys.Lock, now)
-	if left := e.left(now); left < op.TTL {
-		s.set(op.Keys.Lock, op.Holder, op.TTL, now)
+	for i := range op.Keys {
+		if e, _ := s.get(op.Keys[i].Lock, now); e.left(now) < op.TTL {
+			s.set(op.Keys[i].Lock, op.Holder, op.TTL, now)
+		}
 	}
-	s.keep(op.Keys.Fence, max(s.number(op.Keys.Fence, now), op.Token), op.Retain, now)
+	s.lift(op, now)
 	return node.Vote{Verdict: node.Granted}
 }
 
 func (s *store) repair(op *node.Op, now time.Time) node.Vote {
-	if v := s.take(op, now); v.Verdict != node.Granted {
-		return v
-	}
-	s.keep(op.Keys.Fence, max(s.number(op.Keys.Fence, now), op.Token), op.Retain, now)
-	return node.Vote{Verdict: node.Granted}
-}
-
-func (s *store) release(op *node.Op, now time.Time) node.Vote {
-	v := s.verify(op, now)
-	mine := v.Verdict == node.Granted
-	if op.Mark > 0 && (!mine || op.MarkAlways) {
-		s.set(op.Keys.Gone(op.Holder), "", op.Mark, now)
-	}
-	if mine {
-		delete(s.keys, op.Keys.Lock)
+	v := s.take(op, now)
+	if v.Verdict == node.Granted {
+		s.lift(op, now)
 	}
 	return v
 }
 
+func (s *store) release(op *node.Op, now time.Time) node.Vote {
+	refusal := node.Vote{Verdict: node.Granted}
+	for i := range op.Keys {
+		lock := op.Keys[i].Lock
+		e, held := s.get(lock, now)
+		switch {
+		case held && e.value == op.Holder && op.Rest >= time.Millisecond:
+			s.set(lock, node.ReleasedPrefix+op.Holder, op.Rest, now)
+		case held && e.value == op.Holder:
+			delete(s.keys, lock)
+		case held && e.value == node.ReleasedPrefix+op.Holder:
+		case refusal.Verdict == node.Granted:
+			refusal = s.notHeld(op, i, now)
+		}
+	}
+	if op.Mark > 0 && (refusal.Verdict != node.Granted || op.MarkAlways) {
+		s.set(op.Keys[0].Gone(op.Holder), "", op.Mark, now)
+	}
+	return refusal
+}
+
 func (s *store) verify(op *node.Op, now time.Time) node.Vote {
-	e, held := s.get(op.Keys.Lock, now)
+	for i := range op.Keys {
+		if v := s.notHeld(op, i, now); v.Verdict != node.Granted {
+			return v
+		}
+	}
+	return node.Vote{Verdict: node.Granted}
+}
+
+// notHeld is the refusal of a holder that does not have the lock of name i, or a grant if it does.
+func (s *store) notHeld(op *node.Op, i int, now time.Time) node.Vote {
+	e, held := s.get(op.Keys[i].Lock, now)
 	switch {
 	case !held:
-		return node.Vote{Verdict: node.Refused, Reason: node.Missing}
+		return node.Vote{Verdict: node.Refused, Reason: node.Missing, Which: i}
 	case e.value != op.Holder:
-		return heldBy(e, now)
+		return heldBy(e, i, now)
 	default:
 		return node.Vote{Verdict: node.Granted}
 	}
 }
 
-func heldBy(e entry, now time.Time) node.Vote {
-	return node.Vote{Verdict: node.Refused, Reason: node.Held, Holder: e.value, TTL: e.left(now)}
+func heldBy(e entry, which int, now time.Time) node.Vote {
+	return node.Vote{Verdict: node.Refused, Reason: node.Held, Which: which, Holder: e.value, TTL: e.left(now)}
+}
+
+// highest is the highest of the names' fence counters.
+func (s *store) highest(op *node.Op, now time.Time) (number int64) {
+	for i := range op.Keys {
+		number = max(number, s.number(op.Keys[i].Fence, now))
+	}
+	return number
+}
+
+// lift brings the names' fence counters to the token, those that are below it.
+func (s *store) lift(op *node.Op, now time.Time) {
+	for i := range op.Keys {
+		counter := op.Keys[i].Fence
+		s.keep(counter, max(s.number(counter, now), op.Token), op.Retain, now)
+	}
 }
 
 // number reads the fence counter; 0 if there is none.

@@ -74,13 +74,9 @@ type sequence struct {
 }
 
 func (s *sequence) next(now time.Time) *node.Op {
-	keys, err := node.NewKeys("conformance", fmt.Sprintf("%s{%d}", s.salt, s.rng.IntN(3)))
-	if err != nil {
-		panic(err)
-	}
 	op := &node.Op{
 		Kind:   node.Kind(1 + s.rng.IntN(int(node.Verify))),
-		Keys:   keys,
+		Keys:   s.names(),
 		Holder: fmt.Sprintf("holder-%d", s.rng.IntN(3)),
 		TTL:    pick(s.rng, short, long),
 		Floor:  now.UnixMicro() + pick[int64](s.rng, 0, 0, 500_000, -500_000, 3_600_000_000, -3_600_000_000),
@@ -90,8 +86,28 @@ func (s *sequence) next(now time.Time) *node.Op {
 	if op.Kind == node.Release {
 		op.Mark = pick(s.rng, 0, 0, short, long)
 		op.MarkAlways = s.rng.IntN(2) == 0
+		op.Rest = pick(s.rng, 0, 0, 0, short, long)
 	}
 	return op
+}
+
+// names returns one of three names, or as a group two of them or all.
+func (s *sequence) names() (names []node.Keys) {
+	for {
+		for i := range 3 {
+			if s.rng.IntN(2) == 0 {
+				continue
+			}
+			keys, err := node.NewKeys("conformance", fmt.Sprintf("%s{%d}", s.salt, i))
+			if err != nil {
+				panic(err)
+			}
+			names = append(names, keys)
+		}
+		if len(names) > 0 {
+			return names
+		}
+	}
 }
 
 // learn keeps the tokens near the counters, and a second away from them: two nodes' clocks are not read at the
@@ -108,7 +124,7 @@ func differ(op *node.Op, a, b node.Vote) string {
 		return "an error"
 	case a.Verdict != b.Verdict || a.Reason != b.Reason:
 		return "the verdicts differ"
-	case a.Holder != b.Holder || a.Holders != b.Holders:
+	case a.Holder != b.Holder || a.Holders != b.Holders || a.Which != b.Which:
 		return "the holders differ"
 	case (a.TTL < 0) != (b.TTL < 0) || (a.TTL-b.TTL).Abs() > slack:
 		return "the TTLs differ"

@@ -58,7 +58,7 @@ func op(kind node.Kind, name, holder string) *node.Op {
 	if err != nil {
 		panic(err)
 	}
-	return &node.Op{Kind: kind, Keys: keys, Holder: holder, TTL: time.Minute, Floor: time.Now().UnixMicro(), Retain: time.Hour}
+	return &node.Op{Kind: kind, Keys: []node.Keys{keys}, Holder: holder, TTL: time.Minute, Floor: time.Now().UnixMicro(), Retain: time.Hour}
 }
 
 func call(to node.Receiver, kind node.Kind, name, holder string) *node.Call {

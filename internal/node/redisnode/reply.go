@@ -47,16 +47,20 @@ func decodeRefusal(kind node.Kind, reply []any) (node.Vote, bool) {
 	case !ok:
 	case code == codeGone && len(reply) == 1 && (kind == node.Acquire || kind == node.Repair):
 		return node.Vote{Verdict: node.Refused, Reason: node.Gone}, true
-	case code == codeRefused && len(reply) == 3:
+	case code == codeRefused && len(reply) == 4:
 		holder, isText := reply[1].(string)
 		left, isNumber := reply[2].(int64)
-		if !isText || !isNumber {
+		which, isIndex := reply[3].(int64)
+		if !isText || !isNumber || !isIndex || which < 0 || which > math.MaxInt32 {
 			break
 		}
+		v := node.Vote{Verdict: node.Refused, Reason: node.Held, Holder: holder, Which: int(which)}
 		if holder == "" && left == -2 { // PTTL of a key that is not there
-			return node.Vote{Verdict: node.Refused, Reason: node.Missing}, kind != node.Acquire && kind != node.Repair
+			v.Reason = node.Missing
+			return v, kind != node.Acquire && kind != node.Repair
 		}
-		return node.Vote{Verdict: node.Refused, Reason: node.Held, Holder: holder, TTL: time.Duration(min(left, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond}, true
+		v.TTL = time.Duration(min(left, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+		return v, true
 	case code == codeOutbid && len(reply) == 3 && kind == node.Raise:
 		number, isNumber := reply[1].(int64)
 		others, isCount := reply[2].(int64)

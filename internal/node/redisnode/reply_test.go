@@ -18,14 +18,14 @@ func TestDecode(t *testing.T) {
 		want  node.Vote
 	}{
 		{node.Acquire, int64(1796095723891270), node.Vote{Verdict: node.Granted, Number: 1796095723891270}},
-		{node.Acquire, []any{int64(0), "b", int64(250)}, node.Vote{Verdict: node.Refused, Reason: node.Held, Holder: "b", TTL: 250 * time.Millisecond}},
-		{node.Acquire, []any{int64(0), "b", int64(-1)}, node.Vote{Verdict: node.Refused, Reason: node.Held, Holder: "b", TTL: -time.Millisecond}},
+		{node.Acquire, []any{int64(0), "b", int64(250), int64(2)}, node.Vote{Verdict: node.Refused, Reason: node.Held, Which: 2, Holder: "b", TTL: 250 * time.Millisecond}},
+		{node.Acquire, []any{int64(0), "b", int64(-1), int64(0)}, node.Vote{Verdict: node.Refused, Reason: node.Held, Holder: "b", TTL: -time.Millisecond}},
 		{node.Acquire, []any{int64(-1)}, node.Vote{Verdict: node.Refused, Reason: node.Gone}},
 		{node.Repair, []any{int64(-1)}, node.Vote{Verdict: node.Refused, Reason: node.Gone}},
 		{node.Raise, []any{int64(2), int64(77), int64(3)}, node.Vote{Verdict: node.Refused, Reason: node.Outbid, Number: 77, Holders: 3}},
 		{node.Extend, int64(1), node.Vote{Verdict: node.Granted}},
-		{node.Release, []any{int64(0), "", int64(-2)}, node.Vote{Verdict: node.Refused, Reason: node.Missing}},
-		{node.Verify, []any{int64(0), "", int64(-1)}, node.Vote{Verdict: node.Refused, Reason: node.Held, TTL: -time.Millisecond}},
+		{node.Release, []any{int64(0), "", int64(-2), int64(0)}, node.Vote{Verdict: node.Refused, Reason: node.Missing}},
+		{node.Verify, []any{int64(0), "", int64(-1), int64(0)}, node.Vote{Verdict: node.Refused, Reason: node.Held, TTL: -time.Millisecond}},
 	} {
 		if got := decode(tt.kind, tt.reply); got != tt.want {
 			t.Errorf("%v %v: %+v, want %+v", tt.kind, tt.reply, got, tt.want)
@@ -39,7 +39,7 @@ func TestAnUnknownReplyIsAnErrorAndNoVote(t *testing.T) {
 		for _, reply := range []any{
 			nil, "OK", "1", true, int64(-7), int64(2) - int64(kind/node.Acquire)*2, []any{}, []any{"0"}, []any{int64(0)},
 			[]any{int64(0), "b"}, []any{int64(0), int64(5), "b"}, []any{int64(9), "b", int64(5)}, []any{int64(2), "x", int64(1)},
-			[]any{int64(0), "b", int64(5), "extra"}, map[any]any{}, 1.0,
+			[]any{int64(0), "b", int64(5)}, []any{int64(0), "b", int64(5), "0"}, []any{int64(0), "b", int64(5), int64(-1)}, []any{int64(0), "b", int64(5), int64(0), "extra"}, map[any]any{}, 1.0,
 		} {
 			if kind == node.Acquire && reply == any(int64(0)) {
 				continue
@@ -53,7 +53,7 @@ func TestAnUnknownReplyIsAnErrorAndNoVote(t *testing.T) {
 
 // FuzzDecode checks that only the documented shapes grant or refuse, whatever a server sends.
 func FuzzDecode(f *testing.F) {
-	for _, s := range []string{`5`, `[0,"b",250]`, `[-1]`, `[2,77,3]`, `"OK"`, `[[0]]`, `null`, `1`} {
+	for _, s := range []string{`5`, `[0,"b",250,0]`, `[-1]`, `[2,77,3]`, `"OK"`, `[[0]]`, `null`, `1`} {
 		f.Add(uint8(1), s)
 	}
 	f.Fuzz(func(t *testing.T, k uint8, text string) {

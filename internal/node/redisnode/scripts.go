@@ -27,50 +27,75 @@ var (
 	verifyLua string
 )
 
-// script is one operation in Lua: the text for EVAL, its digest for EVALSHA, and the arguments that it takes.
+// script is one operation in Lua: the text for EVAL, its digest for EVALSHA, and what it takes.
 type script struct {
 	text   string
 	digest string
-	keys   int                                 // how many of the arguments are keys, which come first
-	args   func(op *node.Op, args []any) []any // appends them
+	keys   func(op *node.Op, args []any) []any // append them
+	args   func(op *node.Op, args []any) []any
 }
 
 var scripts = map[node.Kind]*script{
-	node.Acquire: newScript(fenceLua+acquireLua, 3, func(op *node.Op, args []any) []any {
-		return append(args, op.Keys.Lock, op.Keys.Fence, op.Keys.Gone(op.Holder),
-			op.Holder, op.TTL.Milliseconds(), op.Floor, op.Retain.Milliseconds())
+	node.Acquire: newScript(fenceLua+acquireLua, all(gone, locks, fences), func(op *node.Op, args []any) []any {
+		return append(args, op.Holder, op.TTL.Milliseconds(), op.Floor, op.Retain.Milliseconds())
 	}),
-	node.Raise: newScript(fenceLua+raiseLua, 2, func(op *node.Op, args []any) []any {
-		return append(args, op.Keys.Lock, op.Keys.Fence, op.Holder, op.Token, op.Retain.Milliseconds())
+	node.Raise: newScript(fenceLua+raiseLua, all(locks, fences), func(op *node.Op, args []any) []any {
+		return append(args, op.Holder, op.Token, op.Retain.Milliseconds())
 	}),
-	node.Extend: newScript(fenceLua+extendLua, 2, func(op *node.Op, args []any) []any {
-		return append(args, op.Keys.Lock, op.Keys.Fence, op.Holder, op.TTL.Milliseconds(), op.Token, op.Retain.Milliseconds())
+	node.Extend: newScript(fenceLua+extendLua, all(locks, fences), func(op *node.Op, args []any) []any {
+		return append(args, op.Holder, op.TTL.Milliseconds(), op.Token, op.Retain.Milliseconds())
 	}),
-	node.Repair: newScript(fenceLua+repairLua, 3, func(op *node.Op, args []any) []any {
-		return append(args, op.Keys.Lock, op.Keys.Fence, op.Keys.Gone(op.Holder),
-			op.Holder, op.TTL.Milliseconds(), op.Token, op.Retain.Milliseconds())
+	node.Repair: newScript(fenceLua+repairLua, all(gone, locks, fences), func(op *node.Op, args []any) []any {
+		return append(args, op.Holder, op.TTL.Milliseconds(), op.Token, op.Retain.Milliseconds())
 	}),
-	node.Release: newScript(releaseLua, 1, func(op *node.Op, args []any) []any {
-		return append(args, op.Keys.Lock, op.Holder)
+	node.Release: newScript(releaseLua, locks, func(op *node.Op, args []any) []any {
+		return append(args, op.Holder, op.Rest.Milliseconds())
 	}),
-	node.Verify: newScript(verifyLua, 1, func(op *node.Op, args []any) []any {
-		return append(args, op.Keys.Lock, op.Holder)
+	node.Verify: newScript(verifyLua, locks, func(op *node.Op, args []any) []any {
+		return append(args, op.Holder)
 	}),
 }
 
 // releaseWithMark is the release of a holder of whom a call may still arrive late.
-var releaseWithMark = newScript(releaseLua, 2, func(op *node.Op, args []any) []any {
+var releaseWithMark = newScript(releaseLua, all(locks, gone), func(op *node.Op, args []any) []any {
 	always := 0
 	if op.MarkAlways {
 		always = 1
 	}
-	return append(args, op.Keys.Lock, op.Keys.Gone(op.Holder), op.Holder, op.Mark.Milliseconds(), always)
+	return append(args, op.Holder, op.Rest.Milliseconds(), op.Mark.Milliseconds(), always)
 })
 
-// mostArgs is the greatest number of arguments of an EVALSHA.
-const mostArgs = 10
+// all appends what each of the parts appends.
+func all(parts ...func(op *node.Op, args []any) []any) func(op *node.Op, args []any) []any {
+	return func(op *node.Op, args []any) []any {
+		for _, part := range parts {
+			args = part(op, args)
+		}
+		return args
+	}
+}
 
-func newScript(text string, keys int, args func(op *node.Op, args []any) []any) *script {
+func locks(op *node.Op, args []any) []any {
+	for i := range op.Keys {
+		args = append(args, op.Keys[i].Lock)
+	}
+	return args
+}
+
+func fences(op *node.Op, args []any) []any {
+	for i := range op.Keys {
+		args = append(args, op.Keys[i].Fence)
+	}
+	return args
+}
+
+// gone appends the mark of the holder, one for all names.
+func gone(op *node.Op, args []any) []any { return append(args, op.Keys[0].Gone(op.Holder)) }
+
+// otherArgs is the greatest number of arguments of an EVALSHA, the locks and the counters apart.
+const otherArgs = 8
+
+func newScript(text string, keys, args func(op *node.Op, args []any) []any) *script {
 	return &script{text: text, digest: redis.NewScript(text).Hash(), keys: keys, args: args}
 }
 
@@ -90,8 +115,10 @@ func wireOf(op *node.Op) *wire {
 	if op.Kind == node.Release && op.Mark > 0 {
 		s = releaseWithMark
 	}
-	w := &wire{script: s, args: make([]any, 0, mostArgs)}
-	w.args = s.args(op, append(w.args, "evalsha", s.digest, s.keys))
+	args := make([]any, 0, 2*len(op.Keys)+otherArgs)
+	args = s.keys(op, append(args, "evalsha", s.digest, 0))
+	args[2] = len(args) - 3
+	w := &wire{script: s, args: s.args(op, args)}
 	op.Wire = w
 	return w
 }

@@ -23,7 +23,7 @@ func ask(t *testing.T, n node.Node, kind node.Kind, holder string) node.Vote {
 		t.Fatal(err)
 	}
 	var m mailbox
-	n.Put(&node.Call{Op: &node.Op{Kind: kind, Keys: keys, Holder: holder, TTL: time.Minute, Floor: 42}, To: &m})
+	n.Put(&node.Call{Op: &node.Op{Kind: kind, Keys: []node.Keys{keys}, Holder: holder, TTL: time.Minute, Floor: 42}, To: &m})
 	if len(m) != 1 {
 		t.Fatalf("%d answers", len(m))
 	}

@@ -1,22 +1,29 @@
--- Lifts the fence counter to the token, if the holder still has the lock. A counter that is at the token already
+-- Lifts the fence counters to the token, if the holder still has the locks. A counter that is at the token already
 -- was put there by somebody else: accepting it would give two holders one token.
 --
--- KEYS[1] lock            ARGV[1] holder
--- KEYS[2] fence counter   ARGV[2] token
---                         ARGV[3] least TTL of the counter, ms; 0: it never expires
+-- KEYS the lock of every  ARGV[1] holder
+-- name, then the fence    ARGV[2] token
+-- counter of every name   ARGV[3] least TTL of the counters, ms; 0: they never expire
 --
--- Replies  1                    raised
---          {0, holder, pttl}    refused: the lock is lost; who holds ('': nobody), and what is left in ms
---          {2, number, others}  refused: the counter, and how many others hold the name here
+-- Replies  1                         raised
+--          {0, holder, pttl, which}  refused: a lock is lost; of which name, who holds it ('': nobody), and what is left in ms
+--          {2, number, others}       refused: the highest counter, and how many others hold the name here
 
-local holder = redis.call('GET', KEYS[1])
-if holder ~= ARGV[1] then
-  return {0, holder or '', redis.call('PTTL', KEYS[1])}
+local names = #KEYS / 2
+for i = 1, names do
+  local holder = redis.call('GET', KEYS[i])
+  if holder ~= ARGV[1] then
+    return {0, holder or '', redis.call('PTTL', KEYS[i]), i - 1}
+  end
 end
-local number = tonumber(redis.call('GET', KEYS[2])) or 0
-local token = tonumber(ARGV[2])
-if number >= token then
+local number = 0
+for _, counter in ipairs(redis.call('MGET', unpack(KEYS, names + 1))) do
+  number = math.max(number, tonumber(counter) or 0)
+end
+if number >= tonumber(ARGV[2]) then
   return {2, number, 0}
 end
-keep(KEYS[2], token, tonumber(ARGV[3]))
+for i = names + 1, #KEYS do
+  keep(KEYS[i], tonumber(ARGV[2]), tonumber(ARGV[3]))
+end
 return 1

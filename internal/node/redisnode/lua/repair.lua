@@ -1,23 +1,28 @@
--- Sets the lock again on a node that lost it, after a quorum confirmed that the holder still has it.
+-- Sets the locks again on a node that lost some, after a quorum confirmed that the holder still has them: all or none.
 --
--- KEYS[1] lock            ARGV[1] holder
--- KEYS[2] fence counter   ARGV[2] TTL of the lock, ms
--- KEYS[3] gone mark       ARGV[3] token of the lease: the counter is kept at it or above
---                         ARGV[4] least TTL of the counter, ms; 0: it never expires
+-- KEYS[1] gone mark       ARGV[1] holder
+-- then the lock of every  ARGV[2] TTL of the locks, ms
+-- name, then the fence    ARGV[3] token of the lease: the counters are kept at it or above
+-- counter of every name   ARGV[4] least TTL of the counters, ms; 0: they never expire
 --
--- Replies  1                   the holder has the lock here
---          {0, holder, pttl}   refused: who holds, and what is left in ms
---          {-1}                refused: this holder has withdrawn, the call is late
+-- Replies  1                         the holder has the locks here
+--          {0, holder, pttl, which}  refused: who holds which of the names, and what is left of that in ms
+--          {-1}                      refused: this holder has withdrawn, the call is late
 
-local seen = redis.call('MGET', KEYS[2], KEYS[3])
-if seen[2] then
+local names = (#KEYS - 1) / 2
+local seen = redis.call('MGET', KEYS[1], unpack(KEYS, names + 2))
+if seen[1] then
   return {-1}
 end
-if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
-  local holder = redis.call('GET', KEYS[1])
-  if holder ~= ARGV[1] then
-    return {0, holder, redis.call('PTTL', KEYS[1])}
+for i = 2, names + 1 do
+  local holder = redis.call('GET', KEYS[i])
+  if holder and holder ~= ARGV[1] then
+    return {0, holder, redis.call('PTTL', KEYS[i]), i - 2}
   end
 end
-keep(KEYS[2], math.max(tonumber(seen[1]) or 0, tonumber(ARGV[3])), tonumber(ARGV[4]))
+for i = 2, names + 1 do
+  redis.call('SET', KEYS[i], ARGV[1], 'NX', 'PX', ARGV[2])
+  local counter = names + i
+  keep(KEYS[counter], math.max(tonumber(seen[i]) or 0, tonumber(ARGV[3])), tonumber(ARGV[4]))
+end
 return 1
